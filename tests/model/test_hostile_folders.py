@@ -236,7 +236,7 @@ def test_a_tokenizer_of_another_model(folder: Path) -> None:
     content["model"]["vocab"]["cat"] = 50_000
     path.write_text(json.dumps(content))
     model = hs.load(folder)
-    with pytest.raises(InputError, match="the tokenizer and the weights are not of one model"):
+    with pytest.raises(InputError, match="the tokenizer and the weights belong to different models"):
         model.trace("the cat sat")
     assert model.trace("the mat").tokens
 

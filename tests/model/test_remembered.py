@@ -46,7 +46,7 @@ def folder(tiny_bert: Model, tmp_path: Path) -> Path:
 def test_a_folder_is_checked_once(folder: Path, checks: list[int]) -> None:
     first, second = hs.load(folder), hs.load(folder)
     assert not first.info.check.is_cached
-    assert str(second.info.check) == f"{first.info.check} (remembered)"
+    assert str(second.info.check) == f"{first.info.check} (cached)"
     assert len(checks) == 1
     assert second.wiring == first.wiring
 

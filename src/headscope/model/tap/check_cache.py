@@ -28,7 +28,7 @@ from headscope.model.tap.check import Check
 from headscope.model.tap.interface import modules_of
 from headscope.model.tap.sites import Site, Wiring
 
-PLAIN = (bool, int, float, str, type(None))
+PLAIN_TYPES = (bool, int, float, str, type(None))
 """Types of module attributes that can affect the computation, such as the scale of scores."""
 
 
@@ -103,7 +103,7 @@ def _described(module: nn.Module) -> tuple[str, list[tuple[str, object]]]:
     plain: list[tuple[str, object]] = [
         (name, value)
         for name, value in sorted(vars(module).items())
-        if isinstance(value, PLAIN) and name != "training" and not name.startswith("_")
+        if isinstance(value, PLAIN_TYPES) and name != "training" and not name.startswith("_")
     ]
     return f"{type(module).__module__}.{type(module).__qualname__}", plain
 
