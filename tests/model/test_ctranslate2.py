@@ -104,7 +104,7 @@ def test_wrong_files_are_refused(tmp_path: Path, options: dict[str, object], sai
             [variable("a", np.ones((2, 2), np.int8)), variable("a_scale", np.ones(3, np.float32))],
             r"scales of shape \(3,\)",
         ),
-        ([struct.pack("<H", 2) + b"ab"], "has a name that is none"),
+        ([struct.pack("<H", 2) + b"ab"], "has an invalid name"),
     ],
 )
 def test_wrong_variables_are_refused(tmp_path: Path, variables: list[bytes], said: str) -> None:

@@ -7,12 +7,14 @@ them from here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 
 from torch import Tensor, nn
 from torch._C import _len_torch_function_stack
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.overrides import _pop_mode, _push_mode
+from transformers.utils.hub import cached_file
 
 Hook = Callable[..., object]
 
@@ -41,6 +43,8 @@ mode_stack_length: Callable[[], int] = _len_torch_function_stack
 pop_mode: Callable[[], object] = _pop_mode
 push_mode: Callable[[object], None] = _push_mode
 
+find_cached_file = partial(cached_file, _raise_exceptions_for_missing_entries=False)
+"""Hub lookup that returns None for a missing file. Replacement: a public option."""
 compiled_call: Callable[[nn.Module], object] = attrgetter("_compiled_call_impl")
 """Implementation that `module.compile()` set, or None. Replacement: as for COMPILED_FORWARD."""
 tensor_version: Callable[[Tensor], int] = attrgetter("_version")

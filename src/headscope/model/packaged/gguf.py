@@ -1,8 +1,7 @@
 """Convert a Llama-family GGUF file into a transformers folder.
 
-Done directly from the file's tensors rather than through transformers' own GGUF reader:
-it takes a fifth of the time, and it keeps the tokenizer's real pre-tokenizer, which
-splits digits one by one.
+The tensors are read directly rather than through transformers' GGUF reader: this takes a fifth of
+the time and keeps the tokenizer's real pre-tokenizer, which splits digits one by one.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def convert_gguf(source: Path, folder: Path) -> None:
 
     Args:
         source: a GGUF file of the Llama family.
-        folder: where the files go.
+        folder: folder for the files.
     """
     try:
         import gguf
@@ -93,7 +92,7 @@ def _config(fields: ConfigJson) -> ConfigJson:
 
 
 def _tensor_name(name: str) -> tuple[str, str]:
-    """Transformers' name of a GGUF tensor, and its short name within a layer."""
+    """Return transformers' name of a GGUF tensor, and its short name within a layer."""
     outside = {
         "token_embd.weight": "model.embed_tokens.weight",
         "output_norm.weight": "model.norm.weight",
