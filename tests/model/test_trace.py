@@ -307,7 +307,7 @@ def test_gradients_with_each_objective(tiny_bert: Model, tiny_llama: Model, tiny
 
     both = tiny_t5.gradients("the cat sat", target="a red dog")
     assert set(both.blocks) == {"encoder", "decoder", "cross"}
-    assert both.provenance["objective"] == "seq2seq"
+    assert both.about["objective"] == "seq2seq"
     with pytest.raises(InputError, match="One token has no next token"):
         tiny_llama.gradients("the")
 

@@ -173,7 +173,7 @@ class TappedModule:
                 if str(error) != OUT_OF_TABLE:
                     raise
                 raise InputError(
-                    "A token id is beyond the model's embedding table, so the tokenizer "
+                    "A token id is beyond the model's table of embeddings: the tokenizer "
                     "and the weights belong to different models. Load the tokenizer that was "
                     "saved with the model."
                 ) from error
