@@ -92,7 +92,7 @@ def test_lying_headers(folder: Path, kind: str) -> None:
     header.pop("__metadata__", None)
     lying = json.dumps(HEADERS[kind](header)).encode()
     file.write_bytes(len(lying).to_bytes(8, "little") + lying + content[8 + length :])
-    refused(folder, "model.safetensors is damaged, or is no safetensors file")
+    refused(folder, "model.safetensors is damaged, or not a safetensors file")
 
 
 def test_a_header_of_gigabytes_or_endless_nesting(folder: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_header_of_gigabytes_or_endless_nesting(folder: Path) -> None:
     refused(folder, "its header should have 1,099,511,627,776 bytes")
     deep = b"[" * 200_000
     (folder / WEIGHTS).write_bytes(len(deep).to_bytes(8, "little") + deep)
-    refused(folder, "is damaged, or is no safetensors file")
+    refused(folder, "is damaged, or not a safetensors file")
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from torch import nn
 
 from headscope.model.private_api import (
     COMMIT_HASH,
+    GLOBAL_HOOKS,
     OUTPUT_HOOKS_INSTALLED,
     Hook,
     forward_hooks,
-    has_global_hooks,
     tensor_version,
 )
 
@@ -96,18 +96,15 @@ def _is_installed_on_use(hook: Hook) -> bool:
 
 def has_own_code(modules: Iterable[nn.Module]) -> bool:
     """Does a module have a user's hook or a replaced forward method (as offloading does)?"""
-    return (
-        any(
-            "forward" in vars(part)
-            or any(
-                not _is_installed_on_use(hook)
-                for hooks in forward_hooks(part)
-                for hook in hooks.values()
-            )
-            for part in modules
+    return any(
+        "forward" in vars(part)
+        or any(
+            not _is_installed_on_use(hook)
+            for hooks in forward_hooks(part)
+            for hook in hooks.values()
         )
-        or has_global_hooks()
-    )
+        for part in modules
+    ) or any(GLOBAL_HOOKS)
 
 
 def weights_version(module: nn.Module) -> int:

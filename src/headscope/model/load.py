@@ -156,8 +156,8 @@ def load(
             folder, a hub id such as `"gpt2"`, or a live transformers model (neither copied nor
             moved), also inside a pipeline, a compiled or parallel model, PEFT adapters or a
             SentenceTransformer.
-        tokenizer: tokenizer of a live model, if the model has none.
-        processor: processor of images and recordings of a live model, if the model has none.
+        tokenizer: tokenizer for a live model without one.
+        processor: processor of images and recordings for a live model without one.
         name: name in views and reports ("before fine-tuning"); default: the model's own.
         device: default: a GPU if there is one, else the CPU.
         dtype: type of the weights; `"auto"` keeps the saved one. On a CPU, float32 is fastest.

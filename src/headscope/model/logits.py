@@ -96,7 +96,7 @@ def _probabilities(model: Model, logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def has_probabilities(model: Model) -> bool:
-    """Has the output probabilities? A regression score has none."""
+    """Has the model's output probabilities? A regression score has not."""
     config = model.module.config
     is_score = config.problem_type == "regression" or len(label_names(config)) == 1
     return not (model.info.objective == "label" and is_score)

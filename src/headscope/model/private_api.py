@@ -49,13 +49,9 @@ compiled_call: Callable[[nn.Module], object] = attrgetter("_compiled_call_impl")
 """Implementation that `module.compile()` set, or None. Replacement: as for COMPILED_FORWARD."""
 tensor_version: Callable[[Tensor], int] = attrgetter("_version")
 """Number of in-place changes of a tensor. Replacement: a hash of the weights, which is slow."""
-
-
-def forward_hooks(module: nn.Module) -> tuple[dict[int, Hook], dict[int, Hook]]:
-    """Return the hooks of a module by number. torch can add and remove, but not list them."""
-    return module._forward_hooks, module._forward_pre_hooks
-
-
-def has_global_hooks() -> bool:
-    """Are hooks registered for all modules of the process? torch cannot list these either."""
-    return bool(_global_forward_hooks or _global_forward_pre_hooks)
+forward_hooks: Callable[[nn.Module], tuple[dict[int, Hook], dict[int, Hook]]] = attrgetter(
+    "_forward_hooks", "_forward_pre_hooks"
+)
+"""Hooks of a module by number. Replacement: a public list; torch can only add and remove."""
+GLOBAL_HOOKS = (_global_forward_hooks, _global_forward_pre_hooks)
+"""Hooks of all modules in the process. Replacement: a public list."""

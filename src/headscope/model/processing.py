@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.model.encode import Messages, check_contents, n_placed_images, written_chat
-from headscope.model.tap.reference import takes
+from headscope.model.tap.forward_pass import takes
 from headscope.model.weight_files import quiet
 from headscope.results.media import Media
 

@@ -24,9 +24,8 @@ from headscope.model.private_api import SUPPORTS_SDPA
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.check_cache import check_key, environment, load_check, store_check
 from headscope.model.tap.dispatch import AllRead, Attachment, attached_to
-from headscope.model.tap.example import media_of
+from headscope.model.tap.forward_pass import media_of, uncached
 from headscope.model.tap.interface import locked_modules, modules_of
-from headscope.model.tap.reference import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
 

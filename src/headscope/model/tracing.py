@@ -33,7 +33,7 @@ from headscope.model.identity import versions
 from headscope.model.logits import read_predictions
 from headscope.model.packaged.pinned import PACKAGED
 from headscope.model.processing import check_placeholders
-from headscope.model.tap.reference import takes
+from headscope.model.tap.forward_pass import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
 from headscope.model.weight_files import quiet

@@ -209,7 +209,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, LARGEST_HEADER):
             raise ModelError(
-                f"{path.name} is cut, or is no safetensors file: its header should have {length:,} "
+                f"{path.name} is cut, or not a safetensors file: its header should have {length:,} "
                 f"bytes, and the file has {size:,}. Fetch it again."
             )
         content = file.read(length)
@@ -220,7 +220,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(
-            f"{path.name} is damaged, or is no safetensors file: {error}. Fetch it again."
+            f"{path.name} is damaged, or not a safetensors file: {error}. Fetch it again."
         ) from None
     if end != size - 8 - length:
         raise ModelError(

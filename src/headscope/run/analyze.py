@@ -20,7 +20,7 @@ from headscope.metrics.core.kernels import has_numba
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
 from headscope.model.identity import describe_model, versions
-from headscope.model.load import as_model
+from headscope.model.load import load
 from headscope.model.model import Model
 from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
@@ -87,14 +87,15 @@ def analyze(
     if execution.engine == "local":
         warm_up(corpus, execution.workers)
     try:
-        return _analyze(as_model(model), as_corpus(corpus), metrics, execution, options)
+        model = model if isinstance(model, Model) else load(model)
+        return _analyze(model, corpus, metrics, execution, options)
     finally:
         stop_server()
 
 
 def _analyze(
     model: Model,
-    corpus: Corpus,
+    source: Corpus | Readable,
     metrics: str | Metric | Iterable[str | Metric],
     execution: Execution,
     options: RunOptions,
@@ -103,6 +104,7 @@ def _analyze(
         limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
     settings = settings_of(options, limit)
     metrics = list_metrics(metrics)
+    corpus = as_corpus(source)
     with phase(f"reading {corpus.name}", execution.progress):
         corpus = hold_documents(corpus)
         surveyed = survey(corpus, settings, facts_of(metrics))
@@ -183,7 +185,7 @@ def _check_over(model: Model, metrics: Sequence[Metric], over: str) -> None:
     gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     if gradients:
         raise InputError(
-            f"{gradients[0]} is a gradient with respect to attention weights: over='norm' has none."
+            f"{gradients[0]} is a gradient of attention weights, which over='norm' does not have."
         )
     _ = model.projections
 

@@ -26,7 +26,8 @@ from headscope.errors import TapUnsupported
 from headscope.model.edits import Ablate
 from headscope.model.private_api import OFFLOADING_HOOK, SUPPORTS_SDPA
 from headscope.model.tap.dispatch import AllRead, Attachment, suspended
-from headscope.model.tap.example import examples, lengthened, media_of
+from headscope.model.tap.example import examples, lengthened
+from headscope.model.tap.forward_pass import media_of, uncached
 from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
 from headscope.model.tap.recording import (
     Against,
@@ -50,7 +51,6 @@ from headscope.model.tap.reference import (
     read_tower_reference,
     tensors_in,
     tower_block,
-    uncached,
 )
 from headscope.model.tap.sites import Route, Site, Stops, Wiring
 from headscope.model.tap.tap import Tap
@@ -84,9 +84,7 @@ def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: 
         )
         return f"its attention (reference shapes {shapes} for {n_rows} rows) is computed {manner}"
     if not complete:
-        return (
-            "it has no softmax attention (state-space, Fourier and convolutional models have none)"
-        )
+        return "it has no softmax attention (as in state-space, Fourier and convolutional models)"
     seen = ", ".join(dict.fromkeys(str(tuple(x.weights.shape)) for x in complete))
     shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own_maps)) or seen
     if own_maps and all(m.ndim == 4 and len(m) < n_rows and n_rows % len(m) == 0 for m in own_maps):

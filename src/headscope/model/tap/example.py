@@ -53,17 +53,6 @@ def examples(root: PreTrainedModel) -> Iterator[Example]:
         yield from maker.pictures()
 
 
-def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
-    """Return the names of image and audio inputs: float tensors other than masks, embeddings."""
-    return frozenset(
-        name
-        for name, value in inputs.items()
-        if isinstance(value, Tensor)
-        and value.is_floating_point()
-        and not name.endswith(("mask", "embeds"))
-    )
-
-
 def lengthened(inputs: Mapping[str, object]) -> dict[str, object]:
     """Repeat a single token: its attention to itself is 1 in every layer, so layers could not be
     told apart.

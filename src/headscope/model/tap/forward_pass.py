@@ -17,10 +17,30 @@ from transformers import PreTrainedModel
 from headscope.attention import BlockName
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Positions
-from headscope.model.tap.example import media_of
 from headscope.model.tap.sites import Site, Wiring
 
 MASKS = ("attention_mask", "decoder_attention_mask")
+
+
+def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
+    """Return the names of image and audio inputs: float tensors other than masks, embeddings."""
+    return frozenset(
+        name
+        for name, value in inputs.items()
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and not name.endswith(("mask", "embeds"))
+    )
+
+
+def uncached(root: nn.Module) -> dict[str, object]:
+    """Return the arguments that disable the cache, if the model accepts them."""
+    return {"use_cache": False} if takes(root, "use_cache") else {}
+
+
+def takes(root: nn.Module, name: str) -> bool:
+    """Does the model's forward method name this parameter?"""
+    return name in inspect.signature(root.forward).parameters
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ whose maps are not returned is called directly, with the arguments that the mode
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.attention import BlockName
 from headscope.errors import TapUnsupported
+from headscope.model.tap.forward_pass import takes, uncached
 
 OUTPUT_BLOCKS: dict[str, BlockName] = {
     "attentions": "self",
@@ -41,8 +41,6 @@ ModuleCalls = dict[str, tuple[tuple[object, ...], dict[str, object]]]
 @dataclass(slots=True)
 class ReferenceMaps:
     """Reference maps by block, and the model's main output."""
-
-    """The official maps by block, and the model's main output."""
 
     maps: Maps
     output: Tensor
@@ -106,16 +104,6 @@ def tower_block(name: str, tower: PreTrainedModel) -> BlockName | None:
             if re.search(pattern, words):
                 return block
     return None
-
-
-def uncached(root: nn.Module) -> dict[str, object]:
-    """Return the arguments that disable the cache, if the model accepts them."""
-    return {"use_cache": False} if takes(root, "use_cache") else {}
-
-
-def takes(root: nn.Module, name: str) -> bool:
-    """Does the model's forward method name this parameter?"""
-    return name in inspect.signature(root.forward).parameters
 
 
 def main_output(outputs: object) -> Tensor:
