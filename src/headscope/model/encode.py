@@ -346,7 +346,6 @@ class _TokenizerCall:
 
 
 def _tokens(encoding: Any, index: int, text: str, pair: str | None, speller: Speller) -> Tokens:
-    """Return the tokens of one text of a batch."""
     ids = tuple(encoding["input_ids"][index])
     special = tuple(map(bool, encoding["special_tokens_mask"][index]))
     offsets = None
@@ -451,7 +450,6 @@ def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
 
 
 def _in_parts(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a message's content to a list of parts."""
     content = message.get("content")
     if not isinstance(content, str):
         return dict(message)

@@ -263,7 +263,6 @@ class _ModelSource:
 
 
 def _find(source: str | Path, revision: str | None) -> _ModelSource:
-    """Find a packaged model, a folder or a hub id."""
     if isinstance(source, str) and source in PACKAGED:
         packaged = PACKAGED[source]
         is_installed = packaged.installed_version() is not None
@@ -444,7 +443,6 @@ def _processor(location: str, options: HubOptions) -> Processor | None:
 
 
 def _processor_of(source: object) -> Processor | None:
-    """Return the processor of a pipeline."""
     from transformers import Pipeline
 
     if not isinstance(source, Pipeline):

@@ -264,7 +264,6 @@ def _decoder_text(model: Model, target: Target | None) -> str | None:
 
 
 def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> LossInputs:
-    """Mask some tokens of the text; they become the labels."""
     chosen = choose_masked([i for i, special in enumerate(tokens.special) if not special], seed)
     ids, labels = mask_tokens(model, inputs["input_ids"], [chosen])
     shown = list(tokens.tokens)

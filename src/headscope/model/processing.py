@@ -60,7 +60,6 @@ def _in_colors(image: Image.Image) -> Image.Image:
 
 
 def _bytes(pixels: np.ndarray) -> np.ndarray:
-    """Convert `row column [color]` to bytes."""
     if (
         not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4)))
         or not pixels.size
@@ -197,7 +196,6 @@ def takes_media(module: torch.nn.Module) -> bool:
 
 
 def _check_reads_text(model: Model) -> None:
-    """Raise InputError if the model reads only images or recordings."""
     main = model.module.main_input_name
     if main in MEDIA_INPUTS and not takes(model.module, "input_ids"):
         hint = " Pass the decoder's text as target='…'."

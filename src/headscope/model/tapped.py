@@ -101,7 +101,6 @@ class TappedModule:
         self._own_media = None
 
     def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
-        """Run the self-check; return the media of its inputs."""
         example = self._example
         if inputs is not None and media_of(inputs) != media_of(example or {}):
             example = self.to_device(inputs) if media_of(inputs) else None

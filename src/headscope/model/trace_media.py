@@ -209,7 +209,6 @@ def _steps(model: Model, height: int, width: int) -> tuple[int, int]:
 
 
 def _setting(config: PretrainedConfig, name: str) -> object:
-    """Return a setting of the vision configuration, or of the configuration."""
     for part in (getattr(config, "vision_config", None), config):
         if (value := getattr(part, name, None)) is not None:
             return value
@@ -312,7 +311,6 @@ def _reporting_short_sounds(model: Model, media: Media) -> Iterator[None]:
 
 
 def _n_cut(tokens: Tokens, seconds: float) -> int:
-    """Return the number of frames that were cut from the recording."""
     last = tokens.media_tokens[-1] if tokens.media_tokens else None
     if not isinstance(last, Frame):
         return 0
@@ -409,7 +407,6 @@ def _image_stacks(
     stacks: Mapping[str, Tokens],
     media: Media,
 ) -> dict[str, Tokens]:
-    """Return the tokens of the image's tower, and of a text that contains image tokens."""
     if "pixel_values" not in inputs or not media.images:
         return {}
     tower = _tower(trace, "vision", stacks)
@@ -427,7 +424,6 @@ def _image_stacks(
 
 
 def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
-    """Make tokens of a sequence of patches; other tokens are special."""
     extra = itertools.count()
     names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
     bare = Tokens.of(names, special=[patch is None for patch in patches])
@@ -470,7 +466,6 @@ def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
 def _sound_stacks(
     model: Model, trace: Trace, inputs: Mapping[str, Tensor], prepared: Prepared
 ) -> dict[str, Tokens]:
-    """Return the tokens of the tower that reads the recording."""
     if prepared.media.sound is None or not any(name in inputs for name in MEDIA_INPUTS):
         return {}
     tower = _tower(trace, "audio", ("self",) if "input_ids" in inputs else ())

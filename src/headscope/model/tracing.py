@@ -244,7 +244,6 @@ def decoder_start(model: Model) -> int:
 def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
-    """Generate text. Returns the tokens by stack, and inputs with all of them."""
     tokenizer = model.require_tokenizer()
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     ids = let_write(model, encoded.tensors(tokenizer), n, pad_token_id=pad)
@@ -346,7 +345,6 @@ def _load_name(model: Model) -> str | None:
 
 
 def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:
-    """Return the layers to keep; default: all."""
     available = {site.layer for site in wiring.sites}
     if layers is None:
         return available

@@ -325,7 +325,6 @@ class _Job:
 
 
 def _sampling(corpus: Corpus) -> dict[str, int]:
-    """Return sample size and seed; empty if all documents were read."""
     return {} if corpus.sample_size is None else {"sample": corpus.sample_size, "seed": corpus.seed}
 
 

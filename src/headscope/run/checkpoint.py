@@ -130,7 +130,6 @@ class ShardStore:
         return self._folder / f"prefix{self._ending}"
 
     def _files(self) -> list[tuple[int, Path]]:
-        """Return the shards of this plan that have a file, in order."""
         paths = ((p.name.removesuffix(self._ending), p) for p in self._folder.glob("*-*.npz"))
         return sorted((int(name), p) for name, p in paths if name.isdecimal() and name.isascii())
 
@@ -175,7 +174,6 @@ class ShardStore:
         self.merge()
 
     def _sum(self, path: Path) -> tuple[ShardKey, ShardSums]:
-        """Read the sum of the first shards."""
         key, measured = read_keyed(path)
         if key != ShardKey(self._hash, None, key.through) or not (
             0 < key.through <= self._n_shards

@@ -175,7 +175,6 @@ def labeled_jackknives(
 
 
 def _averaged(labeled: Labeled) -> Labeled:
-    """Average over heads."""
     heads = tuple(labeled.array.dims.index(dim) for dim in HEADS)
     return Labeled(labeled.array.mean(HEADS), labeled.jackknife.mean(heads))
 

@@ -92,7 +92,6 @@ def measure(
 
 
 def _plain_document(trace: Trace) -> Document:
-    """Return the text of a trace as a document without annotations."""
     text = " ".join(trace.text.texts)
     return Document(id=text[:60], text=text, words=(), spans=())
 
@@ -100,7 +99,6 @@ def _plain_document(trace: Trace) -> Document:
 def _batch(
     trace: Trace, document: Document, is_annotated: bool, axes: Axes, settings: Settings
 ) -> Batch:
-    """Return the batch that a run would make of the document."""
     stacks = {}
     for stack, tokens in trace.stack_tokens.items():
         is_main = tokens is trace.text
@@ -145,7 +143,6 @@ def _key_classes(trace: Trace) -> tuple[str, ...]:
 
 
 def _hash(trace: Trace) -> str:
-    """Return a hash of attention and tokens."""
     digest = hashlib.sha256()
     for block in trace.blocks.values():
         digest.update(np.ascontiguousarray(block.attention.values).tobytes())

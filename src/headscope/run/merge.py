@@ -255,7 +255,6 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
 
 
 def _renumbered(metric: Metric, state: State, offset: int) -> State:
-    """Number the documents of a state from `offset`."""
     numbers = {name: state[name] for name in metric.document_arrays}
     return {**state, **{name: np.where(n < 0, n, n + offset) for name, n in numbers.items()}}
 

@@ -139,7 +139,6 @@ class Plan:
         ]
 
     def _cut(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield the document numbers of each shard."""
         settings = self.settings
         for window in self._windows(lengths):
             shard: list[int] = []

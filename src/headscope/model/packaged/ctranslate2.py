@@ -226,7 +226,6 @@ def _config(parts: _Parts) -> ConfigJson:
 
 
 def _tensors(parts: _Parts, config: ConfigJson) -> dict[str, np.ndarray]:
-    """Return every weight under transformers' name."""
     tensors: dict[str, np.ndarray] = {}
 
     def move(source: str, target: str, names: Mapping[str, str]) -> None:
@@ -278,7 +277,6 @@ def _unfused(parts: _Parts, source: str, target: str, letters: str) -> dict[str,
 
 
 def _write_settings(source: Path, folder: Path, config: ConfigJson) -> None:
-    """Write configuration, tokenizer, feature extractor and generation settings."""
     ours = json.loads((source / "config.json").read_text(encoding="utf-8"))
     tokenizer = (source / "tokenizer.json").read_text(encoding="utf-8")
     numbers = {token["content"]: token["id"] for token in json.loads(tokenizer)["added_tokens"]}

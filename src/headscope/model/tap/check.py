@@ -115,7 +115,6 @@ def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: 
 
 
 def _differ(maps: Maps, again: Maps) -> bool:
-    """Do the maps of two runs on the same inputs differ?"""
     pairs = [
         pair for block in maps for pair in zip(maps[block], again.get(block, ()), strict=False)
     ]
@@ -371,7 +370,6 @@ def wire(
 def _reference_inputs(
     root: PreTrainedModel, example: Mapping[str, object] | None
 ) -> tuple[dict[str, object], ReferenceMaps]:
-    """Return inputs on which the model runs, and its reference maps."""
     if example is not None:
         longer = lengthened(example)
         return longer, read_reference(root, longer)
@@ -393,7 +391,6 @@ def _reference_inputs(
 def _depends_on_cache(
     root: PreTrainedModel, inputs: dict[str, object], reference: ReferenceMaps
 ) -> bool:
-    """Does the attention change without a cache?"""
     if "use_cache" in inputs or not uncached(root):
         return False
     without = read_reference(root, inputs | uncached(root))
@@ -614,7 +611,6 @@ def _layer_numbers(modules: Sequence[str]) -> list[int]:
 
 
 def _causal_blocks(matches: Sequence[Match]) -> frozenset[BlockName]:
-    """Return the blocks in which no query attends to a later key."""
     causal: dict[BlockName, bool] = {}
     for match in matches:
         if match.block != "cross":

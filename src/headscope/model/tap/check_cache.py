@@ -99,7 +99,6 @@ def _file(key: str) -> Path:
 
 
 def _described(module: nn.Module) -> tuple[str, list[tuple[str, object]]]:
-    """Return a module's class and its plain attributes."""
     plain: list[tuple[str, object]] = [
         (name, value)
         for name, value in sorted(vars(module).items())

@@ -369,7 +369,6 @@ class _FoldedEdits(Hooks):
         )
 
     def _edited(self, computation: int, folded: Vectors) -> Vectors:
-        """Apply the edits to vectors, keeping their layout."""
         participants = self.calls.get(computation)
         if participants is None or not participants.edits:
             return folded

@@ -160,7 +160,6 @@ class _Maker:
         return parameter.default is inspect.Parameter.empty or name == "bbox"
 
     def _ids(self, config: PretrainedConfig, n: int) -> Tensor:
-        """Return random ids without special tokens (padding would be masked)."""
         special = _special_ids(self.config) | _special_ids(config)
         vocabulary = range(min(self._vocabulary(config), 1000))
         ordinary = [i for i in vocabulary if i not in special] or list(vocabulary)
@@ -179,7 +178,6 @@ class _Maker:
         return min(sizes, default=1000)
 
     def _stated(self, name: str, default: Any) -> Any:
-        """Return a setting of the configuration or of a sub-configuration."""
         parts = (self.config, *(getattr(self.config, key, None) for key in self.config.sub_configs))
         for part in parts:
             value = getattr(part, name, None)

@@ -267,7 +267,6 @@ class BoundSites:
 def _named(
     module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> dict[str, object]:
-    """Return the arguments of a module's call by name."""
     if not args:
         return kwargs
     named = inspect.signature(module.forward).bind_partial(*args, **kwargs)

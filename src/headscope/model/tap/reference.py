@@ -72,7 +72,6 @@ def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
 
 
 def _advice(root: PreTrainedModel, inputs: ModelInputs) -> str:
-    """Return advice for a model that does not run on the inputs of the self-check."""
     if takes(root, "use_cache"):
         with contextlib.suppress(Exception):
             root(**{**inputs, "use_cache": False})
@@ -119,7 +118,6 @@ def main_output(outputs: object) -> Tensor:
 
 
 def _maps_of(outputs: object) -> Maps:
-    """Return the maps in an output and in the nested outputs of towers."""
     maps: Maps = {}
     for key, block in OUTPUT_BLOCKS.items():
         maps[block] = _tensors(getattr(outputs, key, None))

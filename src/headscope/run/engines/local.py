@@ -197,7 +197,6 @@ class _Pool:
         )
 
     def _waiting(self) -> list[_Worker]:
-        """Return the workers with a message, or that died."""
         by_pipe = {worker.pipe: worker for worker in self._workers}
         speaking = [by_pipe[pipe] for pipe in wait(list(by_pipe), SILENCE) if pipe in by_pipe]
         for worker in self._workers:

@@ -173,7 +173,6 @@ def _messages(driver: subprocess.Popen[bytes]) -> Iterator[object]:
 
 
 def _last_words(log: IO[bytes]) -> str:
-    """Return the first line of Ray's log that says what happened."""
     log.seek(0)
     lines = log.read().decode("utf-8", "replace").splitlines()
     telling = [line for line in lines if "terminated" in line or "Failed to connect" in line]
@@ -181,7 +180,6 @@ def _last_words(log: IO[bytes]) -> str:
 
 
 def _end(driver: subprocess.Popen[bytes]) -> None:
-    """Terminate the driver; kill it if it does not end."""
     if driver.poll() is None:
         driver.terminate()
         try:

@@ -175,7 +175,6 @@ def _send(pipe: IO[bytes], message: object) -> None:
 
 
 def _end_with_parent() -> None:
-    """Terminate this process when its parent has ended."""
     while os.read(0, 1):  # a buffered reader's lock would outlive the interpreter
         pass
     os.kill(os.getpid(), signal.SIGTERM)
