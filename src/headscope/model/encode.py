@@ -43,11 +43,7 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase) -> Spelling:
 
 
 class Speller:
-    """Readable tokens of a tokenizer's ids, each looked up once.
-
-    Args:
-        tokenizer: the tokenizer. Its vocabulary must not change meanwhile.
-    """
+    """Readable tokens of a tokenizer's ids, each looked up once; the vocabulary must not change."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -145,15 +141,10 @@ def encode_texts(
     as_target: bool = False,
     speller: Speller | None = None,
 ) -> list[Encoded]:
-    """Tokenize texts or pairs of texts, and cut long ones.
+    """Tokenize texts, or pairs joined by the tokenizer, and cut those over `max_length` tokens.
 
-    Args:
-        tokenizer: the model's tokenizer.
-        texts: the texts.
-        pairs: a second text for each, or None, joined by the tokenizer.
-        max_length: maximum number of tokens; None without a limit.
-        as_target: tokenize as the decoder side of a translation model, without pairs.
-        speller: the tokenizer's speller, to share among calls.
+    `as_target` tokenizes for the decoder of a translation model, without pairs. Frequent callers
+    share a `speller`.
     """
     speller = Speller(tokenizer) if speller is None else speller
     pairs = [None] * len(texts) if pairs is None else pairs
@@ -186,13 +177,8 @@ def encode(
 ) -> Encoded:
     """Tokenize one text or pair of a user, with errors and warnings.
 
-    Args:
-        tokenizer: the model's tokenizer.
-        text: the text.
-        pair: a second text, joined by the tokenizer.
-        max_length: maximum number of tokens; None without a limit.
-        truncate: cut a long text with a warning; otherwise raise an error.
-        as_target: tokenize as the decoder side of a translation model.
+    A text over `max_length` tokens is cut with a warning, or an error unless `truncate`. See
+    `encode_texts` for the rest.
     """
     _check_text(text, "text")
     if pair is not None:
@@ -220,13 +206,7 @@ def encode(
 
 
 def shifted_target(target: Encoded, start: int, speller: Speller) -> Tokens:
-    """Return the decoder's input for a target: its start token, then all but the last.
-
-    Args:
-        target: the target, encoded as such.
-        start: id of the start token.
-        speller: the tokenizer's speller.
-    """
+    """Return the decoder's input for an encoded target: its start token, then all but the last."""
     tokens = target.tokens
     return Tokens(
         texts=tokens.texts,
@@ -246,13 +226,10 @@ def decoded_tokens(
     start: Tokens | None = None,
     is_generated: bool = False,
 ) -> Tokens:
-    """Make tokens for generated ids, with the text they decode to.
+    """Make tokens for the ids of a whole sequence, with the text they decode to.
 
-    Args:
-        tokenizer: the model's tokenizer.
-        ids: the whole sequence, including `start`.
-        start: tokens of the prompt; their offsets, words and flags are kept.
-        is_generated: mark everything after `start` as generated.
+    The offsets, words and flags of the prompt `start` are kept; the rest may be marked as
+    generated.
     """
     start = NO_TOKENS if start is None else start
     new = ids[len(start) :]
@@ -418,16 +395,10 @@ def n_placed_images(messages: Messages) -> int:
 
 
 def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
-    """Apply a chat template, up to the start of the assistant's reply.
+    """Apply the chat template of a tokenizer or processor, up to the assistant's reply.
 
-    Args:
-        writer: a tokenizer or processor with a template.
-        messages: the chat.
-        takes_parts: the writer is a processor. Its template may ignore contents that are texts, so
-            lists of parts are tried too.
-
-    Raises:
-        InputError: the template rejects the messages.
+    A processor's template may ignore contents that are texts, so with `takes_parts` lists of parts
+    are tried too. Raises InputError if the template rejects the messages.
     """
     plain = [dict(message) for message in messages]
     forms = [plain, [_in_parts(message) for message in plain]] if takes_parts else [plain]

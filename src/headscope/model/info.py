@@ -114,13 +114,7 @@ def _check_notes(check: Check) -> tuple[str, ...]:
 def model_facts(
     module: PreTrainedModel, source: str, info: ModelInfo | None
 ) -> list[tuple[str, object]]:
-    """Return the rows of a notebook's table: name and value.
-
-    Args:
-        module: the model.
-        source: origin of the model.
-        info: outcome of the self-check, if it has run.
-    """
+    """Return the rows of a notebook's table; `info` is None before the self-check."""
     facts: list[tuple[str, object]] = [
         ("class", type(module).__name__),
         ("source", source),

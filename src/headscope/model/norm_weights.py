@@ -22,13 +22,8 @@ from headscope.results.trace import Block
 class NormWeights:
     """A reader that weights each layer's attention by norms and passes it on.
 
-    Args:
-        model: a model with proven output projections (`Model.projections`).
-        reader: reader of the weighted attention.
-
-    Attributes:
-        n_empty: rows of real queries whose norms are all 0; they stay 0, so they add nothing to
-            sums of attention.
+    `n_empty` counts rows of real queries whose norms are all 0; they stay 0, so they add nothing to
+    sums of attention.
     """
 
     def __init__(self, model: Model, reader: LayerReader) -> None:

@@ -51,13 +51,8 @@ def target_labels(
     """Return the labels of the cross-entropy, aligned with the logits: `document position`.
 
     For a classifier they are its own predictions, or `target`. For a language model `target` is
-    the token after the text, or at its masks.
-
-    Args:
-        model: a model with a head that predicts.
-        inputs: padded inputs.
-        is_text: `document position`, true for tokens that are neither padding nor special.
-        target: a label or a token.
+    the token after the text, or at its masks. `is_text`, `document position`, is true for tokens
+    that are neither padding nor special.
     """
     objective = model.require_objective("A loss")
     answer = None if target is None else find_answer(model, target)
@@ -313,11 +308,7 @@ def with_loss(
 ) -> Iterator[tuple[np.ndarray, Callable[[LayerReader], None]]]:
     """Run a batch forward; within the block, provide its losses and a function to run backward.
 
-    Args:
-        model: a model with a head that predicts.
-        inputs: padded inputs.
-        labels: `document position`, -100 without a prediction; aligned with the logits.
-        scalar: a function of the output to use instead of the cross-entropies.
+    `labels` are as in `LossInputs`, `document position`; `scalar` replaces the cross-entropies.
 
     Yields:
         `document 2`, the sum of each document's cross-entropies and their number; and a function

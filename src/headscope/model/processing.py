@@ -81,12 +81,10 @@ def _bytes(pixels: np.ndarray) -> np.ndarray:
 
 
 def read_sound(audio: object, rate: int) -> np.ndarray:
-    """Read one channel of samples at `rate` per second, float32 from -1 to 1.
+    """Read one channel of samples at the model's `rate` per second, float32 from -1 to 1.
 
-    Args:
-        audio: the name of a WAV file; samples at `rate`; or samples and their rate. Several
-            channels (`sample channel`) are averaged.
-        rate: the model's sampling rate.
+    `audio` is the name of a WAV file, samples at `rate`, or samples and their rate. Several
+    channels (`sample channel`) are averaged.
     """
     recorded_rate = rate
     if isinstance(audio, str | os.PathLike):
@@ -243,14 +241,7 @@ def sound_processor(processor: object) -> SoundProcessor | None:
 def prepare(
     model: Model, text: str | Messages | None, image: object | None, audio: object | None
 ) -> Prepared:
-    """Prepare inputs of one row with the model's processor.
-
-    Args:
-        model: a model with a processor.
-        text: a text, a chat, or None.
-        image: an image, or a list of images.
-        audio: a recording.
-    """
+    """Prepare inputs of one row with the model's processor, from a text or chat, images, audio."""
     processor = model.require_processor()
     image_list = image if isinstance(image, list) else [image]
     if not image_list:

@@ -44,11 +44,7 @@ class Wired(NamedTuple):
 
 
 class TappedModule:
-    """A module and its taps: the base of `Model`, without texts.
-
-    Attributes:
-        module: the transformers model.
-    """
+    """A transformers model, `module`, and its taps: the base of `Model`, without texts."""
 
     def __init__(
         self,

@@ -106,16 +106,10 @@ class _Read(Exception):
 def find_patches(
     model: Model, inputs: Mapping[str, Tensor], block: BlockName, tower: BlockName
 ) -> list[Patch | None] | None:
-    """Return the rectangle of the image for each token of a stack, or None for a token.
+    """Return the rectangle of the image for each token of `block`, or None for a token.
 
-    Args:
-        model: the model.
-        inputs: inputs with `pixel_values`, `… color row column`.
-        block: the block of the tokens.
-        tower: the block that reads the image; may be the same.
-
-    Returns:
-        None if the tap sees no keys, or pixels are not in images.
+    `tower` is the block that reads the image (`pixel_values`, `… color row column`). The result is
+    None if the tap sees no keys, or pixels are not in images.
     """
     pixels = inputs["pixel_values"]
     if pixels.ndim < 4:
@@ -149,7 +143,7 @@ def find_patches(
 
     height, width = pixels.shape[-2:]
     strips = [
-        _strips(size, step)
+        [(start, min(start + step, size)) for start in range(0, size, step)]
         for size, step in zip((height, width), _steps(model, height, width), strict=True)
     ]
     by_axis = []
@@ -213,10 +207,6 @@ def _setting(config: PretrainedConfig, name: str) -> object:
         if (value := getattr(part, name, None)) is not None:
             return value
     return None
-
-
-def _strips(size: int, step: int) -> list[tuple[int, int]]:
-    return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
 def _rectangles(
@@ -387,13 +377,7 @@ def _text_stacks(
 
 
 def _tower(trace: Trace, name: BlockName, stacks: Container[str]) -> BlockName | None:
-    """Return the block that reads media: that of this name, or a main block without text.
-
-    Args:
-        trace: the trace of the input.
-        name: name of the block for such media.
-        stacks: stacks that read text.
-    """
+    """Return the block that reads media: that of this name, or a main block without text."""
     if name in trace.blocks:
         return name
     main = trace.main.name

@@ -78,12 +78,7 @@ class Origin:
             yield
 
     def again(self, like: Trace, edits: Sequence[Edit]) -> Trace:
-        """Trace the same input under these edits and those of the trace.
-
-        Args:
-            like: the trace, for its tokens and media.
-            edits: further edits.
-        """
+        """Trace the same input under these edits and those of the trace `like`, with its tokens."""
         n_cut = int(like.provenance.get("n_cut", 0))
         with self.as_it_was(edits):
             trace = run_trace(self.model, self.inputs, dict(self.stacks), self.options, n_cut=n_cut)
@@ -263,14 +258,7 @@ def _generated(
 
 
 def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: object) -> Tensor:
-    """Generate up to n tokens. Returns the ids: `1 token`.
-
-    Args:
-        model: a model that can generate.
-        inputs: inputs of one row.
-        n: maximum number of generated tokens.
-        options: further options of `generate`.
-    """
+    """Generate up to n tokens, with further options of `generate`. Returns the ids: `1 token`."""
     model.require_objective("Generating")
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
@@ -292,14 +280,10 @@ def run_trace(
     *,
     n_cut: int,
 ) -> Trace:
-    """Run the model once on its inputs and collect a trace.
+    """Run the model once on inputs of one row and collect a trace.
 
-    Args:
-        model: the model.
-        inputs: inputs of its forward method, of one row.
-        stacks: tokens by stack; the positions of other stacks are numbered.
-        options: what to keep.
-        n_cut: number of tokens cut from the text.
+    `stacks` are the tokens by stack; positions of other stacks are numbered. `n_cut` tokens were
+    cut from the text.
     """
     vectors, scores = options.vectors, options.scores
     if options.norms and not vectors:

@@ -115,16 +115,11 @@ class WeightHeaders:
 def read_headers(
     location: str, config: PretrainedConfig, options: HubOptions, allow_pickle: bool
 ) -> WeightHeaders:
-    """Find a model's weight files and read their headers.
+    """Find the weight files of a folder or hub id and read their headers.
 
-    Args:
-        location: a folder or a hub id.
-        config: the model's configuration, which may name a file.
-        options: for the hub: `revision`, `local_files_only`.
-        allow_pickle: accept pickled weights if there are no others.
-
-    Raises:
-        ModelError: weights are missing or only pickled; a file is cut or has another format.
+    The configuration may name a file. `allow_pickle` accepts pickled weights if there are no
+    others. Raises ModelError if weights are missing or only pickled, or a file is cut or has
+    another format.
     """
     named = getattr(config, "transformers_weights", None)
     names = (SAFE, SAFE_INDEX) if named is None else (str(named),)

@@ -65,11 +65,8 @@ class EncodedDocument:
 class Encoder:
     """Maker of batches for one model.
 
-    Args:
-        model: the model.
-        axes: numbers of the labels.
-        settings: rules for cutting, labeling and batching documents.
-        metrics: metrics of the run: those that compare layers need smaller batches.
+    Axes and settings are rules for labeling, cutting and batching documents. Metrics that compare
+    layers need smaller batches.
     """
 
     def __init__(
@@ -234,13 +231,8 @@ def label_batch(
 ) -> Batch:
     """Make a batch for metrics: labels of its tokens, and buckets of its documents.
 
-    Args:
-        documents: documents with their numbers in the corpus.
-        stacks: tokens of each document, by stack of the model.
-        axes: numbers of the labels.
-        settings: rules for the labels.
-        is_cut: was the end of each document cut?
-        labeler: a labeler with these axes and settings, to share.
+    `stacks` are the tokens of each document by stack; `is_cut` says whether its end was cut. A
+    `labeler` with these axes and settings may be shared.
     """
     labeler = labeler or Labeler(axes, settings.tagset)
     plain = [document for _, document in documents]

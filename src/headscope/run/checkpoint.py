@@ -57,12 +57,8 @@ class _WrongCheckpoint(Exception):
 class ShardStore:
     """Finished shards and their sum so far.
 
-    Args:
-        folder: folder of the run.
-        plan: plan of the run.
-        n_shards: number of shards.
-        is_kept: does the folder outlive the run? If not, files that only a later run would read
-            are not written.
+    Unless the folder outlives the run (`is_kept`), files that only a later run would read are not
+    written.
     """
 
     def __init__(self, folder: Path, plan: Plan, n_shards: int, *, is_kept: bool = True) -> None:

@@ -106,10 +106,8 @@ def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
 def decided(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> list[str]:
     """Return a warning if one document drives numbers, however short the document is.
 
-    Args:
-        name: name of the variable.
-        array: array with the axes of the numbers.
-        compared: jackknives that make up the error: a difference, or its two sides.
+    `array` has the axes of the numbers; `compared` are the jackknives that make up the error: a
+    difference, or its two sides.
     """
     shares = np.max(
         [np.where(is_driven_by_one(x), largest_influence(x), 0.0) for x in compared], axis=0
@@ -146,12 +144,8 @@ def labeled_jackknives(
 ) -> dict[str, Labeled]:
     """Return the variables with a jackknife, without labels that other metrics added.
 
-    Metrics with unregistered classes are left out.
-
-    Args:
-        result: the result.
-        block: block of the model; default: the first.
-        only: a variable; then only those of its metric are returned.
+    Metrics with unregistered classes are left out. `only` names a variable: then only those of its
+    metric are returned. Default block: the first.
     """
     block = block or next(iter(result.blocks))
     data = result.block(block)

@@ -68,7 +68,11 @@ def measure(
     metrics = list_metrics(metrics)
     surveyed = survey(as_corpus([source]), settings, facts_of(metrics))
     chosen = find_metrics(metrics, surveyed.available)
-    axes = replace(axes_for(surveyed, settings, _key_classes(trace)), buckets_per_group=1)
+    text = trace.text
+    special = [
+        token for token, is_special in zip(text.tokens, text.special, strict=True) if is_special
+    ]
+    axes = replace(axes_for(surveyed, settings, class_names(special)), buckets_per_group=1)
     batch = _batch(trace, source, document is not None, axes, settings)
     accumulator = Accumulator(chosen)
     with accumulator.batch(replace(batch, facts=surveyed.facts)) as read:
@@ -132,14 +136,6 @@ def _of_document(tokens: Tokens, document: Document) -> Tokens:
 
 def _ids(tokens: Tokens) -> np.ndarray:
     return np.unique(np.array(tokens.tokens, dtype=str), return_inverse=True)[1].astype(np.int64)
-
-
-def _key_classes(trace: Trace) -> tuple[str, ...]:
-    return class_names(
-        token
-        for token, is_special in zip(trace.text.tokens, trace.text.special, strict=True)
-        if is_special
-    )
 
 
 def _hash(trace: Trace) -> str:

@@ -51,15 +51,10 @@ def phase(name: str, shown: bool | None = None, stream: TextIO | None = None) ->
 
 
 class Meter:
-    """Counter of documents. `shown=None` shows a bar only on a terminal; True also prints lines
-    elsewhere.
+    """Counter of documents: `total` in all, `done` in an earlier run.
 
-    Args:
-        total: number of documents.
-        done: documents done in an earlier run.
-        shown: show a bar or lines.
-        stream: output stream; default: stderr.
-        left: remaining work, if the characters are known.
+    `shown=None` shows a bar only on a terminal; True also prints lines elsewhere. `left` is the
+    remaining work, if the characters are known.
     """
 
     def __init__(

@@ -208,15 +208,8 @@ def measure_shard(
     """Measure the states of one shard, with one forward pass per batch for all metrics.
 
     A batch that fails is run again document by document; documents that fail alone are reported
-    and left out.
-
-    Args:
-        model: the model.
-        plan: the plan.
-        shard: the documents.
-        announce: called before each batch with its document numbers and the work done so far.
-        alone: numbers of documents to run one at a time.
-        excluded: numbers of documents to leave out, because they killed a worker.
+    and left out. `announce` is called before each batch with its document numbers and the work
+    done so far. Documents in `alone` run one at a time; those in `excluded` killed a worker.
     """
     encoder = Encoder.of(model, plan)
     report = ShardReport()

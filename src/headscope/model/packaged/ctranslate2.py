@@ -159,12 +159,7 @@ class _Parts:
 
 
 def convert_whisper(source: Path, folder: Path) -> None:
-    """Write a CTranslate2 Whisper model into a folder as transformers saves one.
-
-    Args:
-        source: the model's `model.bin`, beside its `config.json` and `tokenizer.json`.
-        folder: where the files go.
-    """
+    """Convert `model.bin`, beside its `config.json` and `tokenizer.json`, into a folder."""
     from safetensors.numpy import save_file
 
     specification, revision, variables = read_variables(source)

@@ -30,12 +30,7 @@ SPECIAL_TYPES = (2, 3)
 
 
 def convert_gguf(source: Path, folder: Path) -> None:
-    """Write the model of a GGUF file into a folder as transformers saves one.
-
-    Args:
-        source: a GGUF file of the Llama family.
-        folder: folder for the files.
-    """
+    """Convert a GGUF file of the Llama family into a transformers folder."""
     try:
         import gguf
     except ImportError:

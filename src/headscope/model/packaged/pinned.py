@@ -207,17 +207,11 @@ def converted(
     convert: Callable[[Path, Path], None],
     report: Callable[[str], None],
 ) -> Path:
-    """Return the folder `target` with the converted model, converting it if necessary.
+    """Return the transformers folder `target`, converting `source` into it if necessary.
 
     The folder gets its name once complete, and one process converts while the others wait. An
-    existing folder is compared with its manifest once for each version of headscope, and
-    whenever a file has changed.
-
-    Args:
-        source: the model's file, or the folder of its files.
-        target: the transformers folder.
-        convert: writes a transformers folder from the source.
-        report: called with a message before the conversion.
+    existing folder is compared with its manifest once for each version of headscope, and whenever
+    a file has changed. `report` gets a message before the conversion.
     """
     if _is_complete(target):
         return target

@@ -59,11 +59,7 @@ from headscope.model.tap.tap import Tap
 def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
     """Return the reason why a model's attention cannot be read.
 
-    Args:
-        maps: reference maps.
-        again: reference maps of a second run on the same inputs.
-        recordings: recorded attention.
-        n_rows: rows of the inputs.
+    `again` are the reference maps of a second run on the same inputs, which have `n_rows` rows.
     """
     complete = [recording for recording in recordings if recording.is_complete]
     own_maps = [m for block, some in maps.items() if block != "cross" for m in some]
@@ -312,11 +308,7 @@ def wire(
 ) -> tuple[Wiring, Check]:
     """Find every attention computation of a model and check the tap against the model's own.
 
-    Edits in effect are suspended meanwhile.
-
-    Args:
-        root: the model.
-        example: inputs of the check, if `examples` cannot make them.
+    Edits in effect are suspended. `example` has inputs if `examples` cannot make them.
     """
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.

@@ -332,10 +332,9 @@ class _InterfaceEdits(Hooks):
 
 
 class _FoldedEdits(Hooks):
-    """All edits on the fallback route, where tensors may have `batch·head` on one axis.
+    """All edits on the fallback route, whose tensors may have `batch·head` on one axis.
 
-    Attributes:
-        calls: computation → its participants; other computations are not edited.
+    `calls` are participants by computation; other computations are not edited.
     """
 
     def __init__(self, calls: dict[int, Participants]) -> None:

@@ -118,12 +118,8 @@ def find_projections(
 ) -> dict[SiteKey, Projection]:
     """Find and prove the output projection of every layer.
 
-    Args:
-        model: the model.
-        example: inputs of the check, if `examples` cannot make them.
-
-    Raises:
-        TapUnsupported: a layer has no proven projection; the message says what was seen.
+    `example` has inputs if `examples` cannot make them. Raises TapUnsupported with what was seen
+    if a layer has no proven projection.
     """
     inputs = dict(example or next(examples(model.module)))
     outputs: dict[SiteKey, Tensor] = {}

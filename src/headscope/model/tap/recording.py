@@ -228,7 +228,8 @@ def match_maps(
                 recording = _reshaped(recording, target.shape)
             matches.append(Match(block, recording, difference, against))
     for found in matches:
-        found.copies = [other for other in left if _is_copy(other, found.recording)]
+        module, weights = found.recording.module, found.recording.weights
+        found.copies = [x for x in left if x.module == module and equals(x.weights, weights)]
         left = [other for other in left if other not in found.copies]
     return matches, left
 
@@ -242,15 +243,12 @@ def equals(weights: Tensor, target: Tensor) -> bool:
     )
 
 
-def _is_copy(other: Recording, recording: Recording) -> bool:
-    return other.module == recording.module and equals(other.weights, recording.weights)
-
-
 def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, float, Against] | None:
     """Return index, difference and form of the recording nearest to a reference map."""
     best: tuple[int, float, Against] | None = None
     candidates: list[tuple[Against, Tensor]] = [("weights", target)]
-    if not _sums_to_at_most_one(target):
+    are_weights = bool((target >= 0).all()) and bool((target.sum(-1) <= 1 + 1e-3).all())
+    if not are_weights:
         candidates.append(("scores", torch.softmax(target.float(), -1)))
     if target.ndim == 4 and torch.equal(target[:, 1:], target[:, :-1]):
         candidates.append(("averages", target))
@@ -268,10 +266,6 @@ def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, floa
             if difference == 0:
                 return best
     return best
-
-
-def _sums_to_at_most_one(weights: Tensor) -> bool:
-    return bool((weights >= 0).all()) and bool((weights.sum(-1) <= 1 + 1e-3).all())
 
 
 def _reshaped(recording: Recording, shape: torch.Size) -> Recording:

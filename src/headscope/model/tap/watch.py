@@ -250,12 +250,10 @@ class Watch(TorchFunctionMode):
 def watching(
     module: nn.Module, start: Callable[[], Watch | None], finish: Callable[[Watch], None]
 ) -> Iterator[None]:
-    """Run calls of a module under a `Watch`.
+    """Run calls of a module, in every thread, under a `Watch`.
 
-    Args:
-        module: the watched module, in every thread.
-        start: creates the watch of a call, or returns None to skip the call.
-        finish: called after the call has returned, not after it raised.
+    `start` creates the watch of a call, or None to skip the call. `finish` is called after the call
+    has returned, not after it raised.
     """
     calls = _Calls()
 

@@ -39,11 +39,9 @@ def n_cores() -> int:
 
 
 def warm_up(source: object, workers: int | None) -> None:
-    """Start the server now if a run over this source probably needs several workers.
+    """Start the server now if a run over this corpus or file probably needs several workers.
 
-    Args:
-        source: a corpus, or the name of a file or folder; other sources are ignored.
-        workers: requested number; None if the size of the job decides.
+    `workers` is the requested number; None if the size of the job decides.
     """
     if workers == 1 or n_cores() == 1:
         return
@@ -60,11 +58,8 @@ def warm_up(source: object, workers: int | None) -> None:
 def start_process(target: Callable[..., None], pipe: Connection, needs_main: bool) -> BaseProcess:
     """Start a process that runs `target(pipe)`, forked from the server or else spawned.
 
-    Args:
-        target: an importable function.
-        pipe: its argument.
-        needs_main: do the messages refer to the main module? Otherwise it is not imported, so that
-            a script does not need `if __name__ == "__main__":`.
+    Unless messages refer to the main module (`needs_main`), it is not imported, so that a script
+    does not need `if __name__ == "__main__":`.
     """
     with sigint_held():
         if _start_server() is not None:

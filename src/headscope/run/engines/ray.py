@@ -47,19 +47,11 @@ def run_ray(
     meter: Meter,
     execution: Execution,
 ) -> None:
-    """Measure with actors of a Ray cluster.
+    """Measure with actors of a Ray cluster, by default one a core.
 
-    Args:
-        model: the model.
-        plan: the plan.
-        shards: function that yields the shards; called in one of Ray's processes.
-        store: store of the states.
-        meter: progress.
-        execution: number of actors (default: one a core) and address of a cluster (`auto`,
-            `ray://host:10001`); without an address Ray is started here, unless it runs already.
-
-    Raises:
-        ConnectionError: the cluster does not answer, or died.
+    The address may be `auto` or `ray://host:10001`; without one Ray is started here, unless it
+    runs already. `shards` is called in one of Ray's processes. Raises ConnectionError if the
+    cluster does not answer or dies.
     """
     address = execution.address
     if importlib.util.find_spec("ray") is None or importlib.util.find_spec("pyarrow") is None:
