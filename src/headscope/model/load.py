@@ -483,10 +483,10 @@ def randomized(model: Model, seed: int = 0) -> Model:
         torch.manual_seed(seed)
         fresh = type(module)(copy.deepcopy(module.config))
     torch.nn.Module.to(fresh, device=module.device, dtype=module.dtype).eval()
-    ours, theirs = dict(fresh.named_parameters()), dict(module.named_parameters())
+    new_weights, weights = dict(fresh.named_parameters()), dict(module.named_parameters())
     with torch.no_grad():
         for name in kept_parameters(model):
-            ours[name].copy_(theirs[name])
+            new_weights[name].copy_(weights[name])
     return Model(
         fresh,
         model.tokenizer,

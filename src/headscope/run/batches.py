@@ -34,7 +34,7 @@ from headscope.text.segments import SECOND, segments
 from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
-MAX_WEIGHTS = {"cpu": 1 << 20}
+MAX_BATCH_WEIGHTS = {"cpu": 1 << 20}
 """Maximum attention weights of one layer in one batch, by device: 4 MB fit into the cache."""
 MAX_WEIGHTS_ELSEWHERE = 1 << 24
 SHARE_OF_MEMORY = 64
@@ -260,9 +260,9 @@ def max_weights(device: torch.device) -> int:
     sums, are the same on all GPUs of one kind.
     """
     if device.type != "cuda":
-        return MAX_WEIGHTS.get(device.type, MAX_WEIGHTS_ELSEWHERE)
+        return MAX_BATCH_WEIGHTS.get(device.type, MAX_WEIGHTS_ELSEWHERE)
     numbers = int(torch.cuda.get_device_properties(device).total_memory) // 4 // SHARE_OF_MEMORY
-    return max(MAX_WEIGHTS["cpu"], 1 << (max(numbers, 1).bit_length() - 1))
+    return max(MAX_BATCH_WEIGHTS["cpu"], 1 << (max(numbers, 1).bit_length() - 1))
 
 
 def key_classes_of(model: Model) -> tuple[str, ...]:
@@ -323,7 +323,7 @@ def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[S
 
 
 @dataclass(frozen=True)
-class _Segments:
+class _SegmentSource:
     """Segments of a corpus's documents, as a source of documents."""
 
     corpus: Corpus
@@ -360,5 +360,5 @@ def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int 
     whole_number("max_tokens", max_tokens)
     corpus = as_corpus(corpus, "document")
     tokenizer = as_model(model).require_tokenizer()
-    source = _Segments(corpus, tokenizer, max_tokens)
+    source = _SegmentSource(corpus, tokenizer, max_tokens)
     return Corpus(source, on_error=corpus.on_error, given_as="segment")

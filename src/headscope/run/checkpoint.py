@@ -33,7 +33,7 @@ from headscope.run.shard import ShardReport, ShardSums
 
 FOLDER = "shards"
 FOLD_EVERY = 16
-MAX_NAMED = 5
+MAX_FILES = 5
 """Maximum number of files in a warning."""
 
 T = TypeVar("T")
@@ -254,11 +254,11 @@ def read_keyed(path: Path) -> tuple[ShardKey, ShardSums]:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
+    more = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
+    return ", ".join(names[:MAX_FILES]) + more
 
 
-MAX_SHOWN = 4
+MAX_DIFFERENCES = 4
 """Maximum number of differences in a message."""
 CAUSES = ("model name", "corpus name", "corpus unit", "the model", "the documents")
 """Prefixes of differences that cause others, such as other labels."""
@@ -333,9 +333,9 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             differences = _differences(theirs, ours)
             first = [text for text in differences if text.startswith(CAUSES)]
             differences = first or differences  # with another model or corpus, much else differs
-            n_more = len(differences) - MAX_SHOWN
+            n_more = len(differences) - MAX_DIFFERENCES
             more = f"; and {n_more} more" if n_more > 0 else ""
-            shown = "; ".join(differences[:MAX_SHOWN]) + more
+            shown = "; ".join(differences[:MAX_DIFFERENCES]) + more
             raise RunMismatch(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "
                 "resume=False (--no-resume) to replace it."

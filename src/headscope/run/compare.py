@@ -25,7 +25,7 @@ from headscope.statistics.jackknife import (
 from headscope.statistics.multiple_testing import benjamini_hochberg
 
 SAME = "paired: the same documents on both sides"
-OTHER = "unpaired: not the same documents on both sides"
+NOT_SAME = "unpaired: not the same documents on both sides"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,11 @@ def compare(left: Result, right: Result) -> xr.Dataset:
                 cautions += caution(name, a, sides[0], sides[1], is_paired=is_paired)
     if not differences:
         raise InputError("The two results have no variable in common.")
-    about = {"left": left.title, "right": right.title, "comparison": SAME if is_paired else OTHER}
+    about = {
+        "left": left.title,
+        "right": right.title,
+        "comparison": SAME if is_paired else NOT_SAME,
+    }
     if cautions:
         about["caution"] = " ".join(cautions)
     return xr.Dataset(differences, coords={"bound": list(BOUNDS)}, attrs=about)
@@ -120,10 +124,10 @@ def decided(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> li
         f"{dim} {array[dim].values[i] if dim in array.coords else i}"
         for dim, i in zip(array.dims, worst, strict=True)
     ]
-    where = f" at {', '.join(coordinates)}" if coordinates else ""
+    location = f" at {', '.join(coordinates)}" if coordinates else ""
     return [
         f"In {n} of {shares.size} numbers, one document is more than half of what {name} varies by "
-        f"({shares.max():.0%}{where}): they may not replicate."
+        f"({shares.max():.0%}{location}): they may not replicate."
     ]
 
 

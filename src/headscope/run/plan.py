@@ -35,7 +35,7 @@ MAX_SHARDS = 64
 SPARE, SPARE_SHARE = 10, 0.05
 """Extra documents for a metric that samples, as a number and a share: some may not be
 measurable."""
-FORMAT = 6
+STATE_FORMAT = 6
 """Format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
@@ -112,7 +112,7 @@ class Plan:
         settings = {name: getattr(self.settings, name) for name in Settings.__slots__}
         metrics = [metric_to_dict(metric) for metric in self.metrics]
         return {
-            "format": FORMAT,
+            "format": STATE_FORMAT,
             "model": self.model,
             "corpus": self.corpus,
             "metrics": metrics,

@@ -1,4 +1,4 @@
-"""The output projection of each head, W_O^h, found by value and proved.
+"""The output projection of each head, W_O^h, reasons by value and proved.
 
 A head adds z W_O^h to the residual stream: its output z through its slice of the output projection.
 Families differ in the module and its weight layout, so names are not used. The projection is the
@@ -176,8 +176,8 @@ def _outermost_affine(model: Model, site: SiteKey, joined: Tensor, calls: list[C
             seen.append(f"{call.name} puts out {width} units, the stream has {min(widths)}")
         else:
             return call
-    found = "; ".join(seen) or "no module with parameters takes them as its input"
-    raise _refusal(model, site[1], f"of the modules that take its head outputs, {found}")
+    reasons = "; ".join(seen) or "no module with parameters takes them as its input"
+    raise _refusal(model, site[1], f"of the modules that take its head outputs, {reasons}")
 
 
 def _is_affine(call: Call) -> bool:
@@ -188,9 +188,9 @@ def _is_affine(call: Call) -> bool:
         nothing = run_module(call.module, torch.zeros_like(captured))
         pairs = ((captured, shuffled), (captured, -3 * shuffled), (8 * captured, captured))
         for left, right in pairs:
-            both, one, other = (run_module(call.module, x) for x in (left + right, left, right))
-            size = float(one.abs().max()) + float(other.abs().max())
-            if not float((both - one - other + nothing).abs().max()) <= rel_tol_of(
+            both, first, second = (run_module(call.module, x) for x in (left + right, left, right))
+            size = float(first.abs().max()) + float(second.abs().max())
+            if not float((both - first - second + nothing).abs().max()) <= rel_tol_of(
                 captured.dtype
             ) * max(size, 1e-6):
                 return False

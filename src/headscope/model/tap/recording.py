@@ -227,10 +227,10 @@ def match_maps(
             if recording.weights.shape != target.shape:
                 recording = _reshaped(recording, target.shape)
             matches.append(Match(block, recording, difference, against))
-    for found in matches:
-        module, weights = found.recording.module, found.recording.weights
-        found.copies = [x for x in left if x.module == module and equals(x.weights, weights)]
-        left = [other for other in left if other not in found.copies]
+    for matched in matches:
+        module, weights = matched.recording.module, matched.recording.weights
+        matched.copies = [x for x in left if x.module == module and equals(x.weights, weights)]
+        left = [other for other in left if other not in matched.copies]
     return matches, left
 
 

@@ -125,7 +125,7 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     task: Task | None = None
-    at: list[int] = field(default_factory=list)
+    documents: list[int] = field(default_factory=list)
     is_ready: bool = False
     heard: float = field(default_factory=time.monotonic)
     """Time of the last message or report."""
@@ -178,7 +178,7 @@ class _Pool:
                 task = self._next(shards)
                 if task is None:
                     continue
-                worker.task, worker.at = task, []
+                worker.task, worker.documents = task, []
                 worker.heard = time.monotonic()
                 try:
                     worker.pipe.send(task)
@@ -213,7 +213,9 @@ class _Pool:
             hint = f"It is stopped: `kill -CONT {pid}` resumes it, `kill -KILL {pid}` replaces it"
         else:
             hint = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
-        doing = "while it was starting" if worker.task is None else f"at documents {worker.at}"
+        doing = (
+            "while it was starting" if worker.task is None else f"at documents {worker.documents}"
+        )
         warn(
             f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.",
         )
@@ -228,7 +230,7 @@ class _Pool:
         if kind == "ready":
             worker.is_ready = True
         elif kind == "at":
-            worker.at, done = content
+            worker.documents, done = content
             self._meter.reach(worker, done)
         elif kind == "done":
             assert worker.task is not None
@@ -269,21 +271,21 @@ class _Pool:
             )
         task = worker.task
         if task is not None:
-            self._again.append(self._lesson(task, worker.at))
+            self._again.append(self._lesson(task, worker.documents))
             self._meter.say(
                 f"A worker died (exit code {code}) at shard {task.shard.id}; running it again."
             )
         self._replace(worker)
 
-    def _lesson(self, task: Task, at: list[int]) -> Task:
+    def _lesson(self, task: Task, documents: list[int]) -> Task:
         """Return the task after a worker died: with suspect documents alone, or excluded."""
         shard_id = task.shard.id
         self._deaths[shard_id] = self._deaths.get(shard_id, 0) + 1
         if self._deaths[shard_id] < DEATHS_BEFORE_BLAME:
             return task
         self._deaths[shard_id] = DEATHS_BEFORE_BLAME - 2  # one more attempt after each step
-        if len(at) != 1:
-            return replace(task, alone=task.alone | frozenset(at))
+        if len(documents) != 1:
+            return replace(task, alone=task.alone | frozenset(documents))
         self._excluded += 1
         if self._excluded > MAX_EXCLUDED:
             raise HeadscopeError(
@@ -291,7 +293,7 @@ class _Pool:
                 "probably not the cause. Most likely there is too little memory: use fewer workers "
                 "or smaller batches (batch_tokens)."
             )
-        return replace(task, excluded=task.excluded | frozenset(at))
+        return replace(task, excluded=task.excluded | frozenset(documents))
 
     def _replace(self, worker: _Worker) -> None:
         self._meter.forget(worker)
