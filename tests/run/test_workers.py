@@ -96,7 +96,7 @@ def test_a_worker_that_is_stopped_is_reported(
 
 def lessons(pool: Any, task: Task, at: list[int], deaths: int) -> Task:
     for _ in range(deaths):
-        task = pool._lesson(task, at)
+        task = pool._next_attempt(task, at)
     return task
 
 

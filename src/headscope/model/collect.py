@@ -13,11 +13,7 @@ from transformers.utils.generic import ModelOutput
 from headscope.attention import BLOCKS, Attention, BlockName, key_stack, query_stack
 from headscope.model.tap.recording import repeated
 from headscope.model.tap.sites import Site, Wiring
-from headscope.results.trace import (
-    DIMENSIONS,
-    Block,
-    attention_dataset,
-)
+from headscope.results.trace import DIMENSIONS, Block, attention_dataset
 from headscope.text.tokens import Tokens
 
 MASKED_BELOW = -1e9
@@ -158,8 +154,9 @@ class Collector:
 
 
 def _share_groups(sites: Sequence[Site], layers: Sequence[dict[str, np.ndarray]]) -> None:
-    """Make layers alike: if groups differ, repeat keys and values for each head; if some layers
-    need scores, compute them for all.
+    """Make layers alike: repeat keys and values for each head if groups differ.
+
+    If some layers need scores, all get scores.
     """
     for site, kept in zip(sites, layers, strict=True):
         if "visible" in kept and any("scores" in other for other in layers):

@@ -261,7 +261,7 @@ def _check_neurons(edit: ScaleNeurons, site: Site) -> None:
         heads = [h for h in range(site.n_heads) if group_of(h, site) == group]
         warn(
             f"Heads {', '.join(f'H{h}' for h in heads)} of layer {site.layer} share their "
-            f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them.",
+            f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them."
         )
 
 

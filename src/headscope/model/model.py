@@ -14,13 +14,7 @@ from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edits import Edit, check_edit
 from headscope.model.encode import Messages, is_chat
 from headscope.model.identity import structure_of, weights_version
-from headscope.model.info import (
-    ModelInfo,
-    Objective,
-    describe,
-    is_language_model,
-    model_facts,
-)
+from headscope.model.info import ModelInfo, Objective, describe, is_language_model, model_facts
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tapped import Checks, TappedModule
 from headscope.model.trace_media import trace_media

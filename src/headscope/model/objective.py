@@ -43,10 +43,7 @@ Target = str | int | Scalar
 
 
 def target_labels(
-    model: Model,
-    inputs: Mapping[str, Tensor],
-    is_text: Tensor,
-    target: str | int | None,
+    model: Model, inputs: Mapping[str, Tensor], is_text: Tensor, target: str | int | None
 ) -> Tensor:
     """Return the labels of the cross-entropy, aligned with the logits: `document position`.
 
@@ -181,13 +178,7 @@ class LossInputs:
 
 
 def gradients_of_text(
-    model: Model,
-    text: str,
-    pair: str | None,
-    *,
-    target: Target | None,
-    seed: int,
-    truncate: bool,
+    model: Model, text: str, pair: str | None, *, target: Target | None, seed: int, truncate: bool
 ) -> Gradients:
     """Compute gradients; see `Model.gradients`."""
     objective = "scalar" if callable(target) else model.require_objective("A gradient of the loss")

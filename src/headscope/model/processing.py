@@ -30,8 +30,9 @@ SOUND = "a recording: the name of a WAV file, samples, or (samples, rate)"
 
 
 def read_image(image: object) -> Image.Image:
-    """Read an image as RGB from a file name, a Pillow image, or an array of `row column [color]`
-    (bytes or shares of 1).
+    """Read an image as RGB from a file name, a Pillow image or an array.
+
+    An array is `row column [color]`, in bytes or shares of 1.
     """
     if isinstance(image, Image.Image):
         return _in_colors(image)
@@ -204,8 +205,9 @@ def _check_reads_text(model: Model) -> None:
 
 
 def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
-    """Raise InputError for placeholder ids of an image or a recording without its values: the
-    model would read the placeholder as a word.
+    """Raise InputError for placeholder ids without an image or a recording.
+
+    The model would read the placeholder as a word.
     """
     ids = inputs.get("input_ids")
     if not isinstance(ids, Tensor) or any(

@@ -1,9 +1,8 @@
 """Trace images and recordings, alone or with a text, and locate their tokens.
 
-Patches are found by changing the image: a strip of pixels is changed, and tokens whose first-layer
-keys change read from it. Strips in rows and columns give each token its rectangle. The keys of a
-language model behind a tower come after attention, so all heads of the tower are ablated for the
-comparison. Class tokens, registers and resampler tokens have no rectangle. Frames of recordings
+Patches are found by changing strips of pixels: tokens whose first-layer keys change read from the
+strip. Strips in rows and columns give each token its rectangle. Keys of a language model behind a tower follow the tower's attention, so all its heads are ablated
+for the comparison. Class tokens, registers and resampler tokens have no rectangle. Frames of recordings
 follow from the lengths that the model itself computes.
 """
 

@@ -92,8 +92,8 @@ LARGEST_COUNT = 100_000
 """Maximum layers, labels or heads in a configuration."""
 COUNTS = re.compile(r"layers?$|layer_|depth|labels|heads?$|experts|blocks")
 SPARE_WEIGHTS, SPARE_PARTS = 50_000_000, 10_000
-"""Weights and tensors that a model may have beyond twice the stored weights and ten times the
-stored tensors: an unsaved head, position tables."""
+"""Allowance beyond twice the stored weights and ten times the stored tensors: an unsaved head,
+position tables."""
 MAX_PACKED = 16
 """Maximum weights in one stored number if quantized: two bits of 32."""
 BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32}

@@ -333,12 +333,10 @@ def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None
         shown = "; ".join(f"{f['id']} ({f['reason']})" for f in failed[:3])
         warn(
             f"{len(failed)} documents could not be measured and are left out: {shown}. All are "
-            "in result.provenance['failed'].",
+            "in result.provenance['failed']."
         )
     if truncated:
-        warn(
-            f"{truncated} documents were cut to {max_tokens} tokens (max_tokens).",
-        )
+        warn(f"{truncated} documents were cut to {max_tokens} tokens (max_tokens).")
 
 
 def worthwhile_workers(model: Model, surveyed: Survey) -> int:

@@ -30,9 +30,7 @@ def merge(left: Result, right: Result) -> Result:
     axes = _joint_axes(axes_of(left), axes_of(right))
     offset = int(left.provenance["corpus"]["documents"])
     states = merge_states(
-        metrics,
-        _aligned(left, metrics, axes, 0),
-        _aligned(right, metrics, axes, offset),
+        metrics, _aligned(left, metrics, axes, 0), _aligned(right, metrics, axes, offset)
     )
     layers = {block: layers_of(data) for block, data in left.blocks.items()}
     blocks = finalize_all(states, metrics, axes, layers, over=left.over)

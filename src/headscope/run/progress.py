@@ -32,8 +32,9 @@ class Amount(NamedTuple):
 
 @contextmanager
 def phase(name: str, shown: bool | None = None, stream: TextIO | None = None) -> Iterator[None]:
-    """Within the block, show the name of a phase: with a clock on a terminal, or else in a line if
-    `shown` is True.
+    """Within the block, show the name of a phase.
+
+    A terminal shows it with a clock; other streams get a line if `shown` is True.
     """
     stream = stream or sys.stderr
     if stream.isatty() and shown is not False:

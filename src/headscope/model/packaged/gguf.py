@@ -1,7 +1,7 @@
 """Convert a Llama-family GGUF file into a transformers folder.
 
-The tensors are read directly rather than through transformers' GGUF reader: this takes a fifth of
-the time and keeps the tokenizer's real pre-tokenizer, which splits digits one by one.
+Reading tensors directly takes a fifth of the time of transformers' GGUF reader. It also keeps the
+tokenizer's real pre-tokenizer, which splits digits one by one.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ def convert_gguf(source: Path, folder: Path) -> None:
     if fields["general.architecture"] != "llama":
         raise ModelError(f"{source.name} is a {fields['general.architecture']!r} model, not llama.")
     config = _config(fields)
-    heads = {
-        "attn_q": config["num_attention_heads"],
-        "attn_k": config["num_key_value_heads"],
-    }
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     tensors = {}
     for tensor in reader.tensors:
         array = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)

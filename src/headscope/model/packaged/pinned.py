@@ -197,15 +197,12 @@ ConfigJson = dict[str, Any]
 MANIFEST = "converted.json"
 """File with the SHA-256 of each converted file."""
 CHECKED = "checked.json"
-"""File with the version of headscope that last verified the manifest, and the sizes and times of
-the files at that moment."""
+"""File with the version of headscope that last verified the manifest, and the files' sizes and
+times."""
 
 
 def converted(
-    source: Path,
-    target: Path,
-    convert: Callable[[Path, Path], None],
-    report: Callable[[str], None],
+    source: Path, target: Path, convert: Callable[[Path, Path], None], report: Callable[[str], None]
 ) -> Path:
     """Return the transformers folder `target`, converting `source` into it if necessary.
 

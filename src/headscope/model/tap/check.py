@@ -1,8 +1,8 @@
 """Find a model's attention and prove that the tap reads it correctly.
 
 The model runs on a small random input with `output_attentions=True`, and again with every
-attention computation recorded. Each reference map is matched to the recorded call with equal
-values, which gives the call its block and layer without using names. The end-to-end check then
+attention computation recorded. Each reference map is matched to the recorded call with equal values. This gives the call its
+block and layer without using names. The end-to-end check then
 proves that the tap reads the recorded weights and that ablating a layer changes its output.
 """
 
@@ -171,8 +171,7 @@ class EndToEndCheck:
         for site in self.recordings:
             if not read[site]:
                 refuse(
-                    self.root,
-                    f"layer {site.layer} ({site.block}) was not read in a forward pass",
+                    self.root, f"layer {site.layer} ({site.block}) was not read in a forward pass"
                 )
         for site in tried:
             edits = tuple(
@@ -263,8 +262,8 @@ class Check:
     """Outcome of the self-check. `str()` summarizes it in a line."""
 
     against: Against
-    """Content of the reference output: attention weights, scores before the softmax (compared
-    after a softmax), averages over heads, or no attention (only outputs were compared)."""
+    """Content of the reference output: weights, scores before the softmax, averages over heads, or
+    nothing. Scores are compared after a softmax. Without attention only outputs were compared."""
     n_maps: int
     largest_difference: float
     """Maximum over the tap's weights and the reference maps."""

@@ -5,8 +5,8 @@ Families differ in the module and its weight layout, so names are not used. The 
 outermost affine module whose input is the concatenation of the head outputs. Then W_O^h =
 module(E_h) − module(0), for linear layers, transposed ones (GPT-2) and low-rank adapters alike.
 Three properties are proved on captured activations. The module is affine there. Its output has the
-width of the residual stream. The layer has no other way for the head outputs: with the module's
-output held fixed, the model's output does not depend on them.
+width of the residual stream. Head outputs have no other route: with the module's output held fixed, the model's
+output does not depend on them.
 """
 
 from __future__ import annotations
@@ -234,10 +234,7 @@ class _HalveAll(Edit):
 
 
 def _prove_only_route(
-    model: Model,
-    inputs: Mapping[str, object],
-    reference: Tensor,
-    chosen: Mapping[SiteKey, Call],
+    model: Model, inputs: Mapping[str, object], reference: Tensor, chosen: Mapping[SiteKey, Call]
 ) -> None:
     """Prove that head outputs do not reach the model's output if all projections are held fixed.
 
@@ -266,10 +263,7 @@ def _prove_only_route(
 
 
 def _held(
-    model: Model,
-    inputs: Mapping[str, object],
-    chosen: Mapping[SiteKey, Call],
-    sites: list[SiteKey],
+    model: Model, inputs: Mapping[str, object], chosen: Mapping[SiteKey, Call], sites: list[SiteKey]
 ) -> Tensor:
     """Return the model's output with the heads of these layers halved, their projections held."""
     outputs: dict[int, list[Tensor]] = {}

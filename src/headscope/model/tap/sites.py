@@ -35,8 +35,8 @@ class Site:
     head_size: int | None
     """Neurons of a query or key vector; None if the tap does not see them."""
     value_size: int | None
-    """Neurons of a value vector; None if weights times values differ from the head output
-    (gated), or the tap does not see them."""
+    """Neurons of a value vector; None if weights times values differ from the head output (gated).
+    Also None if the tap does not see them."""
     scale: float | None
     """Factor on q·k in the scores; None if the scores are not a multiple of q·k."""
     is_dot_product: bool
@@ -65,8 +65,8 @@ class Wiring:
     may_cache: bool = True
     """Is the attention the same with and without a cache?"""
     stops: Stops | None = None
-    """Proven way to end a forward pass after the last layer with bit-equal attention: without a
-    cache, or with the model's defaults. None if neither was proven."""
+    """Proven way to end a pass after the last layer with bit-equal attention: without a cache, or
+    with the model's defaults. None if neither was proven."""
     _by_module: dict[str, dict[int, dict[int, Site]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ one shard, the documents of the fatal batch run one at a time. If workers die at
 alone, this document is left out and reported.
 
 A worker sends messages through a pipe: `("at", (numbers, amount))` before each batch,
-`("done", tokens)` when a shard is on disk, and `("error", exception)` when the shard fails. If the
+`("done", tokens)` for a shard on disk, `("error", exception)` for a failure. If the
 parent process has ended, the worker ends at its next message.
 """
 
@@ -127,7 +127,7 @@ class _Worker:
     task: Task | None = None
     documents: list[int] = field(default_factory=list)
     is_ready: bool = False
-    heard: float = field(default_factory=time.monotonic)
+    last_message: float = field(default_factory=time.monotonic)
     """Time of the last message or report."""
 
 
@@ -151,7 +151,7 @@ class _Pool:
                 self._workers.append(self._start())
             while self._dispatch(shards):
                 for worker in self._waiting():
-                    self._hear(worker)
+                    self._receive(worker)
                 self._store.merge()
         finally:
             self._stop()
@@ -179,7 +179,7 @@ class _Pool:
                 if task is None:
                     continue
                 worker.task, worker.documents = task, []
-                worker.heard = time.monotonic()
+                worker.last_message = time.monotonic()
                 try:
                     worker.pipe.send(task)
                 except OSError:  # the worker died while idle; reading its pipe will show that
@@ -198,13 +198,13 @@ class _Pool:
 
     def _waiting(self) -> list[_Worker]:
         by_pipe = {worker.pipe: worker for worker in self._workers}
-        speaking = [by_pipe[pipe] for pipe in wait(list(by_pipe), SILENCE) if pipe in by_pipe]
+        ready = [by_pipe[pipe] for pipe in wait(list(by_pipe), SILENCE) if pipe in by_pipe]
         for worker in self._workers:
-            is_silent = time.monotonic() - worker.heard >= SILENCE
-            if is_silent and worker not in speaking and (worker.task or not worker.is_ready):
-                worker.heard = time.monotonic()
+            is_silent = time.monotonic() - worker.last_message >= SILENCE
+            if is_silent and worker not in ready and (worker.task or not worker.is_ready):
+                worker.last_message = time.monotonic()
                 self._report(worker)
-        return speaking
+        return ready
 
     def _report(self, worker: _Worker) -> None:
         """Warn of a worker without messages; it may be stopped, or slow."""
@@ -216,16 +216,14 @@ class _Pool:
         doing = (
             "while it was starting" if worker.task is None else f"at documents {worker.documents}"
         )
-        warn(
-            f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.",
-        )
+        warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
 
-    def _hear(self, worker: _Worker) -> None:
-        worker.heard = time.monotonic()
+    def _receive(self, worker: _Worker) -> None:
+        worker.last_message = time.monotonic()
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
-            self._bury(worker)
+            self._handle_death(worker)
             return
         if kind == "ready":
             worker.is_ready = True
@@ -255,7 +253,7 @@ class _Pool:
         self._again.append(worker.task)
         return True
 
-    def _bury(self, worker: _Worker) -> None:
+    def _handle_death(self, worker: _Worker) -> None:
         worker.process.join()
         code = worker.process.exitcode
         was_killed = code is not None and code < 0
@@ -271,13 +269,13 @@ class _Pool:
             )
         task = worker.task
         if task is not None:
-            self._again.append(self._lesson(task, worker.documents))
+            self._again.append(self._next_attempt(task, worker.documents))
             self._meter.say(
                 f"A worker died (exit code {code}) at shard {task.shard.id}; running it again."
             )
         self._replace(worker)
 
-    def _lesson(self, task: Task, documents: list[int]) -> Task:
+    def _next_attempt(self, task: Task, documents: list[int]) -> Task:
         """Return the task after a worker died: with suspect documents alone, or excluded."""
         shard_id = task.shard.id
         self._deaths[shard_id] = self._deaths.get(shard_id, 0) + 1
@@ -316,12 +314,7 @@ class _Pool:
 
 
 def run_workers(
-    model: Model,
-    plan: Plan,
-    shards: Iterator[Shard],
-    store: ShardStore,
-    meter: Meter,
-    n: int,
+    model: Model, plan: Plan, shards: Iterator[Shard], store: ShardStore, meter: Meter, n: int
 ) -> None:
     """Measure in n worker processes."""
     _Pool(model, plan, store, meter).run(shards, n)

@@ -1,8 +1,8 @@
 """Start worker processes as forks of a server that has imported everything.
 
 A new process needs seconds to import torch and transformers. The server does that once, in
-parallel, and each worker is a fork of it. The server belongs to headscope (other uses of
-`multiprocessing` are not affected) and runs no torch operation, because threads do not survive a
+parallel, and each worker is a fork of it. The server belongs to headscope: other uses of
+`multiprocessing` are not affected. It runs no torch operation, because threads do not survive a
 fork. It is stopped after the run. On systems without such a server, workers are spawned.
 
 This module imports nothing heavy: a command starts the server before it imports torch itself.
@@ -90,8 +90,8 @@ def stop_server() -> None:
 
 @contextmanager
 def sigint_held() -> Iterator[None]:
-    """Within the block Ctrl-C waits. A process started here begins with SIGINT blocked, so that
-    Ctrl-C does not end it with a traceback before it ignores the signal.
+    """Within the block Ctrl-C waits. A process started here begins with SIGINT blocked. Otherwise
+    Ctrl-C could end it with a traceback before it ignores the signal.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

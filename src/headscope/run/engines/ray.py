@@ -1,8 +1,8 @@
 """Measure shards on a Ray cluster.
 
 Ray Data streams shards to a pool of actors, each of which loads the model once. It holds back
-shards that do not fit into memory and replaces actors that die. This process writes the states to
-the same checkpoint files as the local engine, so that each engine can resume the other's runs.
+shards that do not fit into memory and replaces actors that die. This process writes the same checkpoint files as the
+local engine, so that each engine can resume the other's runs.
 Ray itself runs in a process of its own: see `ray_driver`.
 """
 
@@ -156,7 +156,7 @@ def _messages(driver: subprocess.Popen[bytes]) -> Iterator[object]:
         except queue.Empty:
             warn(
                 f"Nothing has come back from Ray for {RAY_SILENCE:.0f} seconds: `ray status` says "
-                "whether its cluster runs and has cores that are free.",
+                "whether its cluster runs and has cores that are free."
             )
             continue
         if message is ended:
@@ -182,8 +182,9 @@ def _end(driver: subprocess.Popen[bytes]) -> None:
 
 
 def _sweep(session: str, address: str | None) -> None:
-    """Kill the processes of a Ray that a dead driver had started here: each has the folder of its
-    session among its arguments, and workers end with them.
+    """Kill the processes of a Ray that a dead driver had started here.
+
+    Each has the folder of its session among its arguments, and workers end with them.
     """
     if not session or address is not None:
         return

@@ -1,7 +1,7 @@
 """The process of a run that talks to Ray.
 
 Ray ends a process that has lost its node or cluster without a Python error. So the user's process
-never runs Ray: it starts this one, sends the work through a pipe, and reads sums from another.
+only starts this one, sends the work through a pipe, and reads sums from another.
 When the pipe closes, this process ends, and Ray's processes with it.
 """
 
