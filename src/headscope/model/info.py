@@ -20,8 +20,8 @@ CAUSAL_TASKS = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT")
 LABEL_TASKS = ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION")
 """Tasks of model classes, as transformers calls them."""
 Objective = Literal["causal", "masked", "seq2seq", "label", "token_label"]
-"""Prediction of the model: the next token, masked tokens, a target text, or labels of the text or of
-each token."""
+"""Prediction of the model: the next token, masked tokens, a target text, or labels of the text or
+of each token."""
 
 
 @dataclass(frozen=True, slots=True)

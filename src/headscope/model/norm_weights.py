@@ -1,8 +1,8 @@
 """Norm-weighted attention: attention weighted by the norm of the projected value.
 
 n[i,j] = a[i,j] · ‖v_j W_O^h‖. The value includes its bias; the output projection's own bias is left
-out. Each row is divided by its sum, so that every query counts as under plain attention and formulas
-of metrics do not change. Kobayashi et al. 2020.
+out. Each row is divided by its sum, so that every query counts as under plain attention and
+formulas of metrics do not change. Kobayashi et al. 2020.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Trace images and recordings, alone or with a text, and locate their tokens.
 
 Patches are found by changing strips of pixels: tokens whose first-layer keys change read from the
-strip. Strips in rows and columns give each token its rectangle. Keys of a language model behind a tower follow the tower's attention, so all its heads are ablated
-for the comparison. Class tokens, registers and resampler tokens have no rectangle. Frames of recordings
-follow from the lengths that the model itself computes.
+strip. Strips in rows and columns give each token its rectangle. Keys of a language model behind a
+tower follow the tower's attention, so all its heads are ablated for the comparison. Class tokens,
+registers and resampler tokens have no rectangle. Frames of recordings follow from the lengths that
+the model itself computes.
 """
 
 from __future__ import annotations

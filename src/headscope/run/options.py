@@ -40,8 +40,8 @@ class RunOptions(TypedDict, total=False):
     null_keys: NullKeys
     """Keys of null attention: `first`, `special`, or by the model (`auto`)."""
     over: Over
-    """`attention`, or `norm` for attention weighted by the norm of the projected value (Kobayashi et
-    al. 2020). Rows are then divided by their sums."""
+    """`attention`, or `norm` for attention weighted by the norm of the projected value (Kobayashi
+    et al. 2020). Rows are then divided by their sums."""
     max_tokens: int | None
     """Maximum tokens of a document; longer ones are cut and counted. None: the model's limit."""
     batch_tokens: int

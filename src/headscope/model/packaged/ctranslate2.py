@@ -1,8 +1,8 @@
 """Convert a Whisper model from CTranslate2's format into a transformers folder.
 
 The file is little-endian: a version, the name and revision of a specification, variables, aliases.
-A variable has name, shape, type and bytes; an alias has its name and the variable's. Integers are weights
-divided by their scales. Unexpected content raises an error: a skipped variable would be a
+A variable has name, shape, type and bytes; an alias has its name and the variable's. Integers are
+weights divided by their scales. Unexpected content raises an error: a skipped variable would be a
 weight without effect.
 """
 

@@ -1,9 +1,9 @@
 """Find a model's attention and prove that the tap reads it correctly.
 
-The model runs on a small random input with `output_attentions=True`, and again with every
-attention computation recorded. Each reference map is matched to the recorded call with equal values. This gives the call its
-block and layer without using names. The end-to-end check then
-proves that the tap reads the recorded weights and that ablating a layer changes its output.
+The model runs on a small random input with `output_attentions=True`, and again with every attention
+computation recorded. Each reference map is matched to the recorded call with equal values. This
+gives the call its block and layer without using names. The end-to-end check then proves that the
+tap reads the recorded weights and that ablating a layer changes its output.
 """
 
 from __future__ import annotations

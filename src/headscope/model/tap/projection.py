@@ -5,8 +5,8 @@ Families differ in the module and its weight layout, so names are not used. The 
 outermost affine module whose input is the concatenation of the head outputs. Then W_O^h =
 module(E_h) − module(0), for linear layers, transposed ones (GPT-2) and low-rank adapters alike.
 Three properties are proved on captured activations. The module is affine there. Its output has the
-width of the residual stream. Head outputs have no other route: with the module's output held fixed, the model's
-output does not depend on them.
+width of the residual stream. Head outputs have no other route: with the module's output held fixed,
+the model's output does not depend on them.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class _Pool:
                 self._workers.append(self._start())
             while self._dispatch(shards):
                 for worker in self._waiting():
-                    self._receive(worker)
+                    self._hear(worker)
                 self._store.merge()
         finally:
             self._stop()
@@ -218,7 +218,7 @@ class _Pool:
         )
         warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
 
-    def _receive(self, worker: _Worker) -> None:
+    def _hear(self, worker: _Worker) -> None:
         worker.last_message = time.monotonic()
         try:
             kind, content = worker.pipe.recv()

@@ -1,9 +1,9 @@
 """Measure shards on a Ray cluster.
 
 Ray Data streams shards to a pool of actors, each of which loads the model once. It holds back
-shards that do not fit into memory and replaces actors that die. This process writes the same checkpoint files as the
-local engine, so that each engine can resume the other's runs.
-Ray itself runs in a process of its own: see `ray_driver`.
+shards that do not fit into memory and replaces actors that die. This process writes the same
+checkpoint files as the local engine, so that each engine can resume the other's runs. Ray itself
+runs in a process of its own: see `ray_driver`.
 """
 
 from __future__ import annotations
