@@ -29,7 +29,7 @@ from headscope.attention import Attention
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.load import unwrap
 from tests.conftest import word_piece_tokenizer
-from tests.families.official import official, tapped
+from tests.families.reference import reference_maps, tapped
 from tests.families.shrink import Tiny, tiny
 from tests.families.zoo import SUPPORTED, build
 
@@ -41,7 +41,7 @@ def built(family: str, architecture: str) -> Tiny:
 def test_attention_that_depends_on_the_cache_is_read_without_it() -> None:
     small = built("fsmt", "FSMTForConditionalGeneration")
     model = hs.load(small.module)
-    theirs, _ = official(small.module, small.inputs, use_cache=False)
+    theirs, _ = reference_maps(small.module, small.inputs, use_cache=False)
     ours, _ = tapped(model, small.inputs)
     for block, maps in theirs.items():
         for a, b in zip(ours[block], maps, strict=True):
@@ -116,7 +116,7 @@ def test_wavlm_is_read_head_by_head() -> None:
     small = built("wavlm", "WavLMModel")
     model = hs.load(small.module)
     assert "on average over heads the reference attention to 0.0" in str(model.info.check)
-    theirs, _ = official(small.module, small.inputs)
+    theirs, _ = reference_maps(small.module, small.inputs)
     ours, _ = tapped(model, small.inputs)
     for mine, averaged in zip(ours["self"], theirs["self"], strict=True):
         assert not torch.equal(mine[:, 0], mine[:, 1])
@@ -213,7 +213,7 @@ def test_layers_that_were_replaced_or_moved_are_checked_anew() -> None:
     module.model.layers = torch.nn.ModuleList([*others, copy.deepcopy(first)])
     for index, layer in enumerate(module.model.layers):
         layer.self_attn.layer_idx = index
-    theirs, _ = official(module, inputs)
+    theirs, _ = reference_maps(module, inputs)
     for ours, expected in zip(model.trace(inputs).attention.values, theirs["self"], strict=True):
         np.testing.assert_array_equal(ours, expected[0])
     with model.edit(hs.ablate(n_layers - 1, 0)):

@@ -80,10 +80,10 @@ def test_llava_attention_is_the_official_one() -> None:
     implementation = module.config._attn_implementation
     module.set_attn_implementation("eager")
     with torch.inference_mode():
-        official = module(**inputs, output_attentions=True)
+        reference = module(**inputs, output_attentions=True)
         tower = module.model.vision_tower(inputs["pixel_values"], output_attentions=True)
     module.set_attn_implementation(implementation)
-    for block, maps in (("self", official.attentions), ("vision", tower.attentions)):
+    for block, maps in (("self", reference.attentions), ("vision", tower.attentions)):
         found = trace.blocks[block].attention.values
         for ours, theirs in zip(found, maps, strict=True):
             np.testing.assert_array_equal(ours, theirs[0].numpy())

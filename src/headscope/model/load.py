@@ -13,7 +13,6 @@ import pickle
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -268,9 +267,17 @@ def _find(source: str | Path, revision: str | None) -> _ModelSource:
         is_installed = packaged.installed_version() is not None
         return _in_package(packaged) if is_installed else _instead(packaged, revision)
     if _is_folder(source):
-        folder = _model_folder(Path(source))
-        return _ModelSource(str(folder), Path(source).name, "folder", {"local_files_only": True})
-    return _on_hub(_hub_id(source), revision)
+        folder = Path(source)
+        if not (folder / "config.json").is_file():
+            raise ModelNotFound(
+                f"The folder {str(folder)!r} has no config.json, so it is not a saved transformers "
+                "model. Save one with model.save_pretrained and tokenizer.save_pretrained."
+            )
+        return _ModelSource(str(folder), folder.name, "folder", {"local_files_only": True})
+    name = str(source)
+    if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelNotFound(f"There is no folder {name!r}.")
+    return _on_hub(name, revision)
 
 
 def _in_package(packaged: PackagedModel) -> _ModelSource:
@@ -322,22 +329,6 @@ def _is_folder(source: str | Path) -> bool:
         return False
 
 
-def _model_folder(folder: Path) -> Path:
-    if not (folder / "config.json").is_file():
-        raise ModelNotFound(
-            f"The folder {str(folder)!r} has no config.json, so it is not a saved transformers "
-            "model. Save one with model.save_pretrained and tokenizer.save_pretrained."
-        )
-    return folder
-
-
-def _hub_id(source: str | Path) -> str:
-    name = str(source)
-    if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise ModelNotFound(f"There is no folder {name!r}.")
-    return name
-
-
 def _device(device: str | torch.device | None) -> torch.device:
     """Return the device after a test allocation; default: a GPU or the CPU."""
     try:
@@ -367,7 +358,7 @@ def _module(
     """Load the model in the largest class whose weights are all stored; return it and notes."""
     notes: tuple[str, ...] = ()
     for model_class in _candidate_classes(config):
-        check_sizes(model_class, deepcopy(config), stored)
+        check_sizes(model_class, copy.deepcopy(config), stored)
         with bounded(stored):
             module, loading = model_class.from_pretrained(
                 location,
