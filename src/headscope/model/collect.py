@@ -154,10 +154,7 @@ class Collector:
 
 
 def _share_groups(sites: Sequence[Site], layers: Sequence[dict[str, np.ndarray]]) -> None:
-    """Make layers alike: repeat keys and values for each head if groups differ.
-
-    If some layers need scores, all get scores.
-    """
+    """Repeat keys and values by head if groups differ; give scores to all layers or none."""
     for site, kept in zip(sites, layers, strict=True):
         if "visible" in kept and any("scores" in other for other in layers):
             keys = kept["keys"].repeat(site.n_heads // len(kept["keys"]), 0)

@@ -100,10 +100,7 @@ def _decoded(raw: bytes) -> str:
 
 @functools.cache
 def byte_alphabet() -> dict[str, int]:
-    """Return character → byte of GPT-2's alphabet.
-
-    Printable bytes represent themselves, the others the characters from U+0100 on, in order.
-    """
+    """Return character → byte of GPT-2's alphabet: other bytes are characters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in set(printable)]
     shown = {chr(byte): byte for byte in printable}
@@ -436,9 +433,7 @@ def encode_chat(
 ) -> Encoded:
     """Tokenize a chat by the template of the tokenizer, or else of the model's processor.
 
-    Raises:
-        InputError: there is no template, the template rejects the messages, they contain an
-            image, or they are too long (chats are not cut).
+    Raises InputError without a template, and for images or too many tokens: chats are not cut.
     """
     has_own = tokenizer.chat_template is not None
     writer = tokenizer if has_own else processor

@@ -223,9 +223,7 @@ def load(
 
 @contextmanager
 def _refusing(source: str | Path) -> Iterator[None]:
-    """Within the block, report every error as a ModelError: bad files make transformers raise
-    errors of any kind.
-    """
+    """Within the block, report every error as a ModelError: bad files can raise any kind."""
     try:
         yield
     except HeadscopeError:
@@ -389,9 +387,7 @@ def _module(
 
 
 def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
-    """Yield the declared class (its language-model sibling for pre-training classes) or the
-    family's language-model classes; then the bare stack.
-    """
+    """Yield the declared class or the family's language-model classes, then the bare stack."""
     declared = config.architectures[0] if config.architectures else None
     mappings = (
         modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,

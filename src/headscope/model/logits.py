@@ -85,9 +85,7 @@ def _likeliest(
 
 
 def _probabilities(model: Model, logits: Tensor, ids: Tensor) -> Tensor:
-    """Return the probabilities of these ids: softmax, or a sigmoid for each label; NaN for a
-    regression score.
-    """
+    """Return probabilities of ids: softmax, or a sigmoid for each label; NaN for regression."""
     if not has_probabilities(model):
         return torch.full_like(logits.gather(-1, ids), float("nan"))
     if not are_exclusive(model):
@@ -130,11 +128,7 @@ def label_names(config: PretrainedConfig) -> dict[int, str]:
 
 
 def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
-    """Return the id of a label or token.
-
-    Raises:
-        InputError: the label does not exist, or the text has several tokens.
-    """
+    """Return the id of a label or token; raise InputError unless it is exactly one."""
     objective = model.require_objective(f"{name}={answer!r}")
     number = as_integer(answer)
     if objective in ("label", "token_label"):

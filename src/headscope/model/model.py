@@ -80,11 +80,7 @@ class Model(TappedModule):
 
     @property
     def projections(self) -> Mapping[tuple[BlockName, int], Projection]:
-        """Output projection of each block and layer, head by head, found by value.
-
-        Raises:
-            TapUnsupported: a layer has no proven projection.
-        """
+        """Output projection of each block and layer, head by head; TapUnsupported if unproven."""
         from headscope.model.tap.projection import find_projections
 
         version = weights_version(self.module)

@@ -282,10 +282,7 @@ def mask_tokens(
 def backward(
     model: Model, loss_inputs: LossInputs, on_gradient: Callable[[Site, Tensor], None]
 ) -> float:
-    """Run forward and backward; pass on each layer's ∂L/∂a, last layer first.
-
-    Returns the loss.
-    """
+    """Run forward and backward, pass on each layer's ∂L/∂a, last layer first; return the loss."""
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
     with torch.enable_grad(), model.attached(tap), frozen(model.module):
         loss = loss_of(model.module(**model.to_device(loss_inputs.inputs)), loss_inputs)
@@ -332,9 +329,7 @@ def with_loss(
 
 
 def measure_losses(outputs: ModelOutput, labels: Tensor, scalar: Scalar | None) -> Tensor:
-    """Return the sum and the number of each document's losses: `document 2`. A user's scalar
-    counts as one.
-    """
+    """Return sum and number of each document's losses, `document 2`; a user's scalar is one."""
     if scalar is None:
         return losses_of(outputs["logits"], labels)
     values = scalar_values(scalar, outputs, len(labels))

@@ -71,9 +71,7 @@ class TappedModule:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """Edits in effect for this thread, outermost first. Edits made through another `Model`
-        over the same module are included.
-        """
+        """Edits in effect for this thread, outermost first, also those of other `Model`s."""
         if not self._wired and not attached_to(modules_of(self.module)):
             return ()
         return self._attach().tap.edits()

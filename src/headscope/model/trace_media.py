@@ -463,9 +463,7 @@ def _sound_stacks(
 
 
 def _frame_tokens(frames: Sequence[Frame], seconds: float) -> Tokens:
-    """Make tokens of a sequence of frames, in words of half a second. Frames after the end of the
-    recording are padding: special, and one word.
-    """
+    """Make tokens of frames, in words of half a second; frames after the end are special."""
     padding = [frame.start >= seconds for frame in frames]
     spans = [int(frame.start / SPAN_SECONDS + 1e-6) for frame in frames]
     n_spans = 1 + max((s for s, p in zip(spans, padding, strict=True) if not p), default=NO_WORD)

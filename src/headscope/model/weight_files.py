@@ -238,9 +238,7 @@ def _shape(entry: Mapping[str, Any], n_bytes: int) -> tuple[int, ...]:
 
 
 def check_counts(config: object, path: str = "config.json") -> None:
-    """Raise ModelError for absurdly large counts: transformers makes lists of that length before
-    sizes can be compared.
-    """
+    """Raise ModelError for absurd counts, because transformers makes lists of that length."""
     if isinstance(config, Mapping):
         for name, value in config.items():
             if isinstance(value, int) and value > LARGEST_COUNT and COUNTS.search(str(name)):
@@ -251,11 +249,7 @@ def check_counts(config: object, path: str = "config.json") -> None:
 
 
 def check_sizes(model_class: Any, config: PretrainedConfig, stored: WeightHeaders) -> None:
-    """Build the model without memory, and compare its tensors with the stored ones.
-
-    Raises:
-        ModelError: a tensor and the stored one of its name differ in size.
-    """
+    """Build the model without memory; raise ModelError if a tensor differs from its stored size."""
     build = getattr(model_class, "from_config", None) or model_class
     try:
         with torch.device("meta"), bounded(stored):

@@ -163,9 +163,7 @@ def _is_worth_compiling(surveyed: Survey, max_tokens: int) -> bool:
 
 
 def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:
-    """Raise if gradients lack a loss, or are combined with plain attention: gradients of an encoder
-    mask its tokens.
-    """
+    """Raise if gradients lack a loss, or are combined with attention of unmasked tokens."""
     with_gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
     has_scalar = any(isinstance(m, Importance) and m.scalar is not None for m in metrics)

@@ -272,9 +272,7 @@ DIFFERENCE_TEXTS = {
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within the block no other process works in the folder. Incomplete files of a killed process
-    are removed.
-    """
+    """Within the block no other process works in the folder; remove files of killed processes."""
     lock = filelock.FileLock(folder / ".lock")
     try:
         lock.acquire(timeout=0)

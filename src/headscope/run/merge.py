@@ -55,9 +55,7 @@ def with_groups(result: Result) -> Result:
 
 
 def group_result(result: Result, name: str) -> Result:
-    """Return the result of one group of documents (a genre). Metrics whose states have no buckets
-    (exemplars, divergences) are left out.
-    """
+    """Return the result of one group of documents (a genre), without metrics that lack buckets."""
     axes = axes_of(result)
     if name not in axes.groups:
         raise UnknownName.of("group", name, axes.groups)
@@ -118,9 +116,7 @@ def metrics_of(result: Result) -> tuple[Metric, ...]:
 
 
 def registered_metrics_of(result: Result) -> tuple[Metric, ...]:
-    """Return the metrics of a result whose classes are registered; others have values but no
-    usable states.
-    """
+    """Return the metrics whose classes are registered; others have values but no usable states."""
     registered = []
     for values in result.provenance["metrics"]:
         try:

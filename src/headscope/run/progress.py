@@ -32,10 +32,7 @@ class Amount(NamedTuple):
 
 @contextmanager
 def phase(name: str, shown: bool | None = None, stream: TextIO | None = None) -> Iterator[None]:
-    """Within the block, show the name of a phase.
-
-    A terminal shows it with a clock; other streams get a line if `shown` is True.
-    """
+    """Within the block, show a phase: with a clock on a terminal, else in a line if `shown`."""
     stream = stream or sys.stderr
     if stream.isatty() and shown is not False:
         from rich.console import Console

@@ -454,10 +454,7 @@ def _among(route: Route, run: Run, root: PreTrainedModel, reference: ReferenceMa
 def _towers(
     root: PreTrainedModel, reference: ReferenceMaps, matches: Sequence[Match], left: list[Recording]
 ) -> tuple[list[Match], list[Recording]]:
-    """Match leftover recordings to the maps of sub-models that the outer model does not return.
-
-    Returns these matches and the recordings that remain.
-    """
+    """Match leftover recordings to maps of sub-models; return matches and the remaining rest."""
     taken: set[BlockName] = {match.block for match in matches}
     known_modules = [match.recording.module for match in matches]
     matched_towers: list[str] = []
@@ -516,10 +513,7 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
 
 
 def _returned_tower(root: PreTrainedModel, matches: Sequence[Match]) -> BlockName | None:
-    """Return the sub-model whose maps the model returns as its own beside those of its text.
-
-    BLIP returns those of its image. None if the maps are the model's own.
-    """
+    """Return the sub-model whose maps the model returns as its own (BLIP's image), or None."""
     blocks = {match.block for match in matches}
     own_modules = [match.recording.module for match in matches if match.block == "self"]
     for name, part in root.named_modules():
@@ -540,10 +534,7 @@ def _n_rows(inputs: Mapping[str, object]) -> int:
 
 
 def _whole_stacks(found: _Found, n_rows: int) -> list[Match]:
-    """Return the matches if every map is queries by keys, else nothing.
-
-    A tower in another layout (windows, pooling) is left unread; any other stack must be whole.
-    """
+    """Return the matches if every map is queries by keys, else nothing; drop towers in windows."""
     matches = list(found.matches)
     for block in dict.fromkeys(match.block for match in matches):
         group = [match for match in matches if match.block == block]
@@ -589,10 +580,7 @@ def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]
 
 
 def _layer_numbers(modules: Sequence[str]) -> list[int]:
-    """Return the layer numbers in the module names, else the order of computation.
-
-    Hybrid models have layers without attention.
-    """
+    """Return layer numbers from module names (hybrids skip layers), else the order of calls."""
     numbers = []
     for module in modules:
         number = re.search(r"\.(\d+)\.", f".{module}.")

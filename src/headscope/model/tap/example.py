@@ -54,9 +54,7 @@ def examples(root: PreTrainedModel) -> Iterator[Example]:
 
 
 def lengthened(inputs: Mapping[str, object]) -> dict[str, object]:
-    """Repeat a single token: its attention to itself is 1 in every layer, so layers could not be
-    told apart.
-    """
+    """Repeat a single token: alone, its attention is 1 in every layer, so layers look equal."""
     longer = dict(inputs)
     for before, n in (("", N_QUERIES), ("decoder_", N_DECODER)):
         for name in (before + after for after in PER_TOKEN):

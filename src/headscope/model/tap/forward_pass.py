@@ -235,9 +235,7 @@ class BoundSites:
                     self._hooks = ()
 
     def _followed_parts(self) -> Iterator[RemovableHandle]:
-        """Yield hooks on sub-models, which may run alone: BLIP-2's `generate` runs its language
-        model.
-        """
+        """Yield hooks on sub-models, which may run alone (BLIP-2's `generate`)."""
         for name, part in self.root.named_modules():
             within = any(site.startswith(f"{name}.") for site in self.modules)
             if part is not self.root and isinstance(part, PreTrainedModel) and within:

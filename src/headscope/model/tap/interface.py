@@ -121,10 +121,7 @@ def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None
 
 @contextmanager
 def eager_attention(root: nn.Module) -> Iterator[None]:
-    """Run the model with its eager attention and in eval mode.
-
-    If several such blocks overlap, the last to end restores the original values.
-    """
+    """Run the model with eager attention and in eval mode; the last block to end restores both."""
     modules = modules_of(root)
     with _EAGER.set_on(_configs(modules)), _EVAL.set_on(modules):
         yield

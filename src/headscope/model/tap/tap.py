@@ -35,10 +35,7 @@ class Tap:
 
     @contextmanager
     def attached(self, attachment: Attachment) -> Iterator[None]:
-        """Attach to calls of this thread within the block.
-
-        Waits while another thread is attached to any module of the model.
-        """
+        """Attach to calls of this thread; wait while another thread holds any of the modules."""
         with (
             locked_modules(modules_of(self._bound_sites.root)),
             self._connected(attachment, threading.current_thread()),
