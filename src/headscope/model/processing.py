@@ -340,7 +340,7 @@ def _check_length(model: Model, inputs: Mapping[str, Tensor]) -> None:
     if ids is None:
         return
     if len(ids) != 1:
-        raise InputError(f"The processor made {len(ids)} rows of the input; a trace is of one.")
+        raise InputError(f"The processor made {len(ids)} rows of the input; a trace has one.")
     if limit is not None and ids.shape[1] > limit:
         raise InputError(
             f"The input has {ids.shape[1]} tokens; {model.name} takes {limit}. Shorten the text."

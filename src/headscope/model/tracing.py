@@ -143,7 +143,7 @@ def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptio
         is_patches = "grid_thw" in inputs and name != "grid_thw"
         if isinstance(value, Tensor) and value.shape[:1] != (1,) and not is_patches:
             raise InputError(
-                f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
+                f"{name} has shape {tuple(value.shape)}; a trace has one input, so its first "
                 "axis (the batch) should be 1."
             )
     check_placeholders(model, inputs)
@@ -233,7 +233,9 @@ def decoder_start(model: Model) -> int:
             token = getattr(source, name, None)
             if isinstance(token, int):
                 return token
-    raise InputError(f"{model.name} does not say which token its decoder starts with.")
+    raise InputError(
+        f"{model.name} has no decoder_start_token_id or bos_token_id. Set one in its configuration."
+    )
 
 
 def _generated(

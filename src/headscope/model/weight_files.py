@@ -269,8 +269,8 @@ def check_sizes(model_class: Any, config: PretrainedConfig, stored: WeightHeader
             if tensor is not None and tensor.numel() != math.prod(shape):
                 raise ModelError(
                     f"config.json and the weights disagree: {name} is stored as {shape}, and the "
-                    f"configuration asks for {tuple(tensor.shape)}. One of them is of another "
-                    "model."
+                    f"configuration asks for {tuple(tensor.shape)}. One of them belongs to "
+                    "another model."
                 )
 
 

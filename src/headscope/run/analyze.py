@@ -183,7 +183,7 @@ def _check_over(model: Model, metrics: Sequence[Metric], over: str) -> None:
     gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     if gradients:
         raise InputError(
-            f"{gradients[0]} is a gradient of attention weights, which over='norm' does not have."
+            f"{gradients[0]} is a gradient with respect to attention. Pass over='attention'."
         )
     _ = model.projections
 
@@ -241,7 +241,7 @@ class _Job:
                 f"{len(sizes) - len(store.done)} of {len(sizes)} shards are missing. Run the "
                 "same again."
             )
-        with phase("putting the numbers together", self.execution.progress):
+        with phase("finalizing metrics", self.execution.progress):
             return self._result(store.total())
 
     def _advice(self, how_to_resume: str) -> str:

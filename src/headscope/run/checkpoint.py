@@ -277,7 +277,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise InputError(f"Another run is at work in {folder}. Wait for it, or stop it.") from None
+        raise InputError(f"Another run uses {folder}. Wait for it, or stop it.") from None
     try:
         for path in (folder, folder / FOLDER):
             remove_leftovers(path)

@@ -47,7 +47,7 @@ def read_variables(path: Path) -> tuple[str, int, dict[str, np.ndarray]]:
     file = _File(path)
     version = file.number("I")
     if version != BINARY_VERSION:
-        raise file.wrong(f"is of binary version {version}; {BINARY_VERSION} is read")
+        raise file.wrong(f"has binary version {version}; expected {BINARY_VERSION}")
     specification, revision = file.text(), file.number("I")
     stored: dict[str, np.ndarray] = {}
     for _ in range(file.count("variables")):
@@ -58,7 +58,7 @@ def read_variables(path: Path) -> tuple[str, int, dict[str, np.ndarray]]:
     for _ in range(file.count("aliases")):
         alias, name = file.text(), file.text()
         if alias in stored or name not in stored:
-            raise file.wrong(f"calls {name!r} also {alias!r}, which cannot be")
+            raise file.wrong(f"has the invalid alias {alias!r} for {name!r}")
         stored[alias] = stored[name]
     file.end()
     return specification, revision, dict(_real_numbers(stored, file))
@@ -91,7 +91,7 @@ class _File:
     def count(self, kind: str) -> int:
         n = self.number("I")
         if n > MAX_VARIABLES:
-            raise self.wrong(f"says it has {n:,} {kind}; at most {MAX_VARIABLES:,} are read")
+            raise self.wrong(f"states {n:,} {kind}; at most {MAX_VARIABLES:,} are read")
         return n
 
     def text(self) -> str:
@@ -118,7 +118,7 @@ class _File:
 
     def end(self) -> None:
         if self._position != len(self._data):
-            raise self.wrong("goes on behind its end")
+            raise self.wrong("continues after its end")
 
 
 def _real_numbers(

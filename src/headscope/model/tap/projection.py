@@ -173,7 +173,7 @@ def _outermost_affine(model: Model, site: SiteKey, joined: Tensor, calls: list[C
             seen.append(f"{call.name} ({type(call.module).__name__}) is not affine in them")
         elif widths and call.returned.shape[-1] not in widths:
             width = call.returned.shape[-1]
-            seen.append(f"{call.name} puts out {width} units, the stream has {min(widths)}")
+            seen.append(f"{call.name} returns {width} units, the stream has {min(widths)}")
         else:
             return call
     reasons = "; ".join(seen) or "no module with parameters takes them as its input"
