@@ -15,7 +15,7 @@ from headscope.attention import Attention
 from headscope.errors import HeadscopeError, InputError, TapUnsupported
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
-from tests.families.official import Maps, gap, left_early, official, tapped, text_inputs
+from tests.families.reference import Maps, gap, left_early, reference_maps, tapped, text_inputs
 from tests.families.shrink import NotBuilt, Tiny, tiny
 from tests.families.testers import tiny_from_tests
 
@@ -30,7 +30,7 @@ class Row:
     family: str
     architecture: str
     verdict: str = "not built"
-    """`exact`, `close`, `unverified` (no official maps), `refused`, `unclear`, `crash`, `wrong`,
+    """`exact`, `close`, `unverified` (no reference maps), `refused`, `unclear`, `crash`, `wrong`,
     `not built`."""
     route: str = ""
     blocks: str = ""
@@ -127,7 +127,7 @@ def _compare(row: Row, model: Model, small: Tiny) -> list[str]:
     options = {} if model.wiring.may_cache else {"use_cache": False}
     for name, inputs in _trials(small).items():
         try:
-            theirs, reference = official(small.module, inputs, **options)
+            theirs, reference = reference_maps(small.module, inputs, **options)
         except Exception:  # the model itself does not take this
             continue
         try:
@@ -287,7 +287,7 @@ def _cache(model: Model, small: Tiny) -> str:
 
 def _generate(model: Model, small: Tiny) -> str:
     """Attention step by step with a cache is that of one pass over the whole; where it is not,
-    the model's official attention is not either, and the tap reads what the model does.
+    the model's reference attention is not either, and the tap reads what the model does.
     """
     given = {k: v for k, v in _first_row(small.inputs).items() if k != "decoder_input_ids"}
     last: dict[tuple[str, int], Tensor] = {}

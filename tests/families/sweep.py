@@ -1,5 +1,5 @@
 """How universal is the tap? Every family of the installed transformers, held against its own
-official attention; the rows become docs/families.md.
+reference attention; the rows become docs/families.md.
 
     python -m tests.families.sweep                        # all; `make families`
     python -m tests.families.sweep --only bert,llama      # prints rows, writes nothing

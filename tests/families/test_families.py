@@ -1,4 +1,4 @@
-"""The tap equals transformers' official eager attention, bit for bit: a sample of the sweep.
+"""The tap equals transformers' reference eager attention, bit for bit: a sample of the sweep.
 
 `make families` runs all families and writes docs/families.md; here a fixed sample of it is run
 again, and every line must come out as the page has it.
@@ -14,7 +14,7 @@ import torch
 import headscope as hs
 from headscope.errors import TapUnsupported
 from tests.families.examine import examine
-from tests.families.official import main_output
+from tests.families.reference import main_output
 from tests.families.shrink import classes, tiny
 from tests.families.table import PAGE, line
 

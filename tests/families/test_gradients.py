@@ -16,7 +16,7 @@ from headscope.model.edits import Edit, Positions
 from headscope.model.model import Model
 from headscope.model.objective import LossInputs, backward, loss_of
 from headscope.model.tap.sites import Site
-from tests.families.official import padded_inputs
+from tests.families.reference import padded_inputs
 from tests.families.zoo import SUPPORTED, build
 
 FAMILIES = [

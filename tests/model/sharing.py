@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from tests.families.official import padded_inputs
+from tests.families.reference import padded_inputs
 from tests.families.zoo import SUPPORTED, build
 
 N_ROUNDS = 12

@@ -80,10 +80,10 @@ def test_integers_are_divided_by_their_scales(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"version": 5}, "is of binary version 5; 6 is read"),
-        ({"after": b"x"}, "goes on behind its end"),
-        ({"aliases": (("b", "nothing"),)}, "calls 'nothing' also 'b'"),
-        ({"aliases": (("a", "a"),)}, "calls 'a' also 'a'"),
+        ({"version": 5}, "has binary version 5; expected 6"),
+        ({"after": b"x"}, "continues after its end"),
+        ({"aliases": (("b", "nothing"),)}, "has the invalid alias 'b' for 'nothing'"),
+        ({"aliases": (("a", "a"),)}, "has the invalid alias 'a' for 'a'"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, options: dict[str, object], said: str) -> None:
@@ -104,7 +104,7 @@ def test_wrong_files_are_refused(tmp_path: Path, options: dict[str, object], sai
             [variable("a", np.ones((2, 2), np.int8)), variable("a_scale", np.ones(3, np.float32))],
             r"scales of shape \(3,\)",
         ),
-        ([struct.pack("<H", 2) + b"ab"], "has a name that is none"),
+        ([struct.pack("<H", 2) + b"ab"], "has an invalid name"),
     ],
 )
 def test_wrong_variables_are_refused(tmp_path: Path, variables: list[bytes], said: str) -> None:
@@ -124,7 +124,7 @@ def test_a_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
 def test_counts_have_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(struct.pack("<I", 6) + text("WhisperSpec") + struct.pack("<II", 3, 2**32 - 1))
-    with pytest.raises(ModelError, match="says it has 4,294,967,295 variables; at most 10,000"):
+    with pytest.raises(ModelError, match="states 4,294,967,295 variables; at most 10,000"):
         read_variables(path)
 
 

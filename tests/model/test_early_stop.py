@@ -13,7 +13,7 @@ from torch import nn
 import headscope as hs
 from headscope.attention import Attention
 from headscope.model.model import Model
-from tests.families.official import left_early, padded_inputs, tapped
+from tests.families.reference import left_early, padded_inputs, tapped
 from tests.families.zoo import SUPPORTED, VOCABULARY, build
 from tests.model.test_tap import assert_untouched
 

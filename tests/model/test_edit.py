@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import headscope as hs
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.model.model import Model
-from tests.families.official import main_output, padded_inputs
+from tests.families.reference import main_output, padded_inputs
 from tests.families.zoo import SUPPORTED, build
 
 OUTPUT_PROJECTIONS: dict[str, Callable[[nn.Module, int], nn.Module]] = {

@@ -29,7 +29,7 @@ from headscope.attention import Attention
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.load import unwrap
 from tests.conftest import word_piece_tokenizer
-from tests.families.official import official, tapped
+from tests.families.reference import reference_maps, tapped
 from tests.families.shrink import Tiny, tiny
 from tests.families.zoo import SUPPORTED, build
 
@@ -41,7 +41,7 @@ def built(family: str, architecture: str) -> Tiny:
 def test_attention_that_depends_on_the_cache_is_read_without_it() -> None:
     small = built("fsmt", "FSMTForConditionalGeneration")
     model = hs.load(small.module)
-    theirs, _ = official(small.module, small.inputs, use_cache=False)
+    theirs, _ = reference_maps(small.module, small.inputs, use_cache=False)
     ours, _ = tapped(model, small.inputs)
     for block, maps in theirs.items():
         for a, b in zip(ours[block], maps, strict=True):
@@ -107,7 +107,7 @@ def test_heads_of_which_nothing_is_made(part: str) -> None:
     if part == "query_key_value":  # no values: any weights are as good
         assert hs.load(module).info.check.is_exact
     else:
-        with pytest.raises(TapUnsupported, match=r"makes nothing of .*projection of zeros\?\), or"):
+        with pytest.raises(TapUnsupported, match=r"ignores its heads.*projection of zeros\?\), or"):
             _ = hs.load(module).info
 
 
@@ -115,8 +115,8 @@ def test_wavlm_is_read_head_by_head() -> None:
     """It returns the average over heads of what torch's own function computes, for each head."""
     small = built("wavlm", "WavLMModel")
     model = hs.load(small.module)
-    assert "on average over heads the official attention to 0.0" in str(model.info.check)
-    theirs, _ = official(small.module, small.inputs)
+    assert "on average over heads the reference attention to 0.0" in str(model.info.check)
+    theirs, _ = reference_maps(small.module, small.inputs)
     ours, _ = tapped(model, small.inputs)
     for mine, averaged in zip(ours["self"], theirs["self"], strict=True):
         assert not torch.equal(mine[:, 0], mine[:, 1])
@@ -213,7 +213,7 @@ def test_layers_that_were_replaced_or_moved_are_checked_anew() -> None:
     module.model.layers = torch.nn.ModuleList([*others, copy.deepcopy(first)])
     for index, layer in enumerate(module.model.layers):
         layer.self_attn.layer_idx = index
-    theirs, _ = official(module, inputs)
+    theirs, _ = reference_maps(module, inputs)
     for ours, expected in zip(model.trace(inputs).attention.values, theirs["self"], strict=True):
         np.testing.assert_array_equal(ours, expected[0])
     with model.edit(hs.ablate(n_layers - 1, 0)):
@@ -274,7 +274,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "v
     [
         (
             lambda: LongformerModel(LongformerConfig(**SMALL, attention_window=4)),
-            r"official shapes \(2, 2, 11, 5\) for 2 rows\) is computed in windows",
+            r"reference shapes \(2, 2, 11, 5\) for 2 rows\) is computed in windows",
         ),
         (
             lambda: LEDModel(
@@ -294,7 +294,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "v
         ),
         (
             lambda: ViltModel(ViltConfig(**SMALL, image_size=16, patch_size=4)),
-            "draws lots",
+            "draws random numbers",
         ),
         (
             lambda: RwkvModel(RwkvConfig(vocab_size=60, hidden_size=16, num_hidden_layers=2)),

@@ -274,7 +274,7 @@ def test_a_notebook_shows_a_table_and_does_not_run_the_check() -> None:
     shown = model._repr_html_()
     assert "2 layers × 4 heads (2 key/value groups), causal" in shown
     assert f"{sum(p.numel() for p in model.module.parameters()):,}" in shown
-    assert "exactly the official attention" in shown
+    assert "exactly the reference attention" in shown
     assert "<script" not in shown
 
 

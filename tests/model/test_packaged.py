@@ -20,7 +20,7 @@ from headscope.model.model import Model
 from headscope.model.packaged import pinned as conversion_module
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.pinned import MANIFEST, PACKAGED, cache_folder, converted
-from tests.families.official import official
+from tests.families.reference import reference_maps
 
 TEXT = "The doctor asked the nurse a question. She said that it was fine, in 1789."
 
@@ -61,7 +61,7 @@ def test_equals_official_attention_on_real_text(alias: str, request: pytest.Fixt
     trace = model.trace(TEXT)
     assert model.tokenizer is not None
     inputs = model.tokenizer(TEXT, return_tensors="pt")
-    expected, _ = official(model.module, dict(inputs))
+    expected, _ = reference_maps(model.module, dict(inputs))
     found = trace.attention.values
     assert found.shape[:2] == (model.info.n_layers, model.info.n_heads)
     for ours, theirs in zip(found, expected["self"], strict=True):

@@ -45,15 +45,15 @@ def folder(tiny_bert: Model, tmp_path: Path) -> Path:
 
 def test_a_folder_is_checked_once(folder: Path, checks: list[int]) -> None:
     first, second = hs.load(folder), hs.load(folder)
-    assert not first.info.check.is_remembered
-    assert str(second.info.check) == f"{first.info.check} (remembered)"
+    assert not first.info.check.is_cached
+    assert str(second.info.check) == f"{first.info.check} (cached)"
     assert len(checks) == 1
     assert second.wiring == first.wiring
 
 
 def test_a_live_model_is_always_checked(tiny_bert: Model, checks: list[int]) -> None:
     for _ in range(2):
-        assert not hs.load(tiny_bert.module, tiny_bert.tokenizer).info.check.is_remembered
+        assert not hs.load(tiny_bert.module, tiny_bert.tokenizer).info.check.is_cached
     assert len(checks) == 2
 
 
@@ -70,7 +70,7 @@ def test_other_weights_another_type_or_another_code_are_checked(
     hooked.module.register_forward_hook(lambda *_: None)
     double = hs.load(folder, dtype="float64")
     for n, model in enumerate((changed, scaled, hooked, double), 2):
-        assert not model.info.check.is_remembered
+        assert not model.info.check.is_cached
         assert len(checks) == n
     monkeypatch.setattr(remembered, "environment", lambda: "another version")
     hs.load(folder).wiring  # noqa: B018

@@ -14,7 +14,7 @@ import headscope as hs
 from headscope.errors import TapUnsupported
 from headscope.model.model import Model
 from tests.conftest import word_piece_tokenizer
-from tests.families.official import official, tapped
+from tests.families.reference import reference_maps, tapped
 from tests.families.zoo import SUPPORTED, build
 
 TEXT = "the cat sat"
@@ -68,11 +68,11 @@ def test_a_layer_that_stands_twice() -> None:
     module = model.module
     module.model.layers[1] = module.model.layers[0]
     with pytest.raises(
-        TapUnsupported, match=r"Without a cache it runs .*model\.config\.use_cache = False"
+        TapUnsupported, match=r"It runs without a cache .*model\.config\.use_cache = False"
     ):
         model.trace(TEXT)
     module.config.use_cache = False
-    theirs, _ = official(module, {"input_ids": IDS})
+    theirs, _ = reference_maps(module, {"input_ids": IDS})
     ours, _ = tapped(model, {"input_ids": IDS})
     for a, b in zip(ours["self"], theirs["self"], strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)

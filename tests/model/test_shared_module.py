@@ -17,7 +17,7 @@ from headscope.attention import Attention
 from headscope.errors import InputError
 from headscope.model.model import Model
 from headscope.model.objective import with_loss
-from tests.families.official import official, tapped
+from tests.families.reference import reference_maps, tapped
 from tests.model.sharing import (
     N_ROUNDS,
     PATIENCE,
@@ -279,7 +279,7 @@ def test_what_official_computes_is_what_models_sharing_a_module_read(
     module: PreTrainedModel,
 ) -> None:
     inputs = inputs_of(module)
-    expected, output = official(module, inputs)
+    expected, output = reference_maps(module, inputs)
     with hs.load(module).tapped(), hs.load(module).tapped():
         found, same = tapped(hs.load(module), inputs)
     assert torch.equal(same, output)

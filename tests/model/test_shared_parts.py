@@ -13,7 +13,7 @@ import headscope as hs
 from headscope.errors import InputError
 from headscope.model.model import Model
 from headscope.model.tap.tap import Tap
-from tests.families.official import tapped
+from tests.families.reference import tapped
 from tests.model.sharing import N_ROUNDS, family, in_threads, inputs_of, is_silent, state_of
 
 
@@ -87,7 +87,7 @@ def test_one_part_read_in_two_ways_is_refused() -> None:
     assert a.info.route == b.info.route == "interface"
     b._wired.clear()
     watch_only(b)
-    with a.tapped(), pytest.raises(InputError, match="is being read in another way"), b.tapped():
+    with a.tapped(), pytest.raises(InputError, match="is read on another route"), b.tapped():
         pass
     with b.tapped():
         pass

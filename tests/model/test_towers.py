@@ -15,7 +15,7 @@ from headscope.attention import Attention, key_stack, query_stack
 from headscope.errors import TapUnsupported
 from headscope.model.model import Model
 from tests.conftest import word_piece_tokenizer
-from tests.families.official import gap, official, tapped
+from tests.families.reference import gap, reference_maps, tapped
 
 TEXT = {
     "vocab_size": 99,
@@ -85,7 +85,7 @@ def test_the_maps_that_blip_calls_its_own_are_of_the_image() -> None:
     assert model.info.blocks == ("self", "vision")
     assert model.wiring.causal_blocks == {"self"}
     inputs = {"input_ids": torch.arange(5, 22)[None], "pixel_values": picture()}
-    theirs, _ = official(module, inputs)
+    theirs, _ = reference_maps(module, inputs)
     trace = model.trace(inputs)
     assert trace.vision.query_tokens.tokens == tuple(map(str, range(17)))
     assert trace.tokens[:2] == ("the", "cat")
@@ -115,7 +115,7 @@ def test_the_vision_tower_of_llava_is_read_beside_the_text(llava: Model) -> None
     assert trace.vision.attention.shape[-2:] == (17, 17)
     assert trace.attention.shape == (2, 4, 21, 21)
     tower: Any = llava.module.model.vision_tower
-    maps = official(tower, {"pixel_values": picture()})[0]["self"]
+    maps = reference_maps(tower, {"pixel_values": picture()})[0]["self"]
     for layer, theirs in enumerate(maps):
         ours = torch.tensor(trace.vision.attention.values[layer])
         assert torch.equal(ours, theirs[0])

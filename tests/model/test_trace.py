@@ -13,7 +13,7 @@ import headscope as hs
 from headscope.errors import InputError, MissingObjective, TruncationWarning
 from headscope.model.model import Model
 from tests.conftest import byte_tokenizer, word_piece_tokenizer
-from tests.families.official import official
+from tests.families.reference import reference_maps
 from tests.families.zoo import SUPPORTED, build
 
 
@@ -115,7 +115,7 @@ def test_generated_tokens_are_traced_and_marked(tiny_llama: Model) -> None:
     assert trace.text.generated == (False,) * 2 + (True,) * (n - 2)
     assert trace.text.texts[0].startswith("the cat")
     ids = torch.tensor([trace.text.ids])
-    expected, _ = official(tiny_llama.module, {"input_ids": ids})
+    expected, _ = reference_maps(tiny_llama.module, {"input_ids": ids})
     np.testing.assert_array_equal(trace.attention.values[1], expected["self"][1][0].numpy())
     with torch.no_grad():
         logits = tiny_llama.module(ids).logits[0]
@@ -144,7 +144,7 @@ def test_encoder_decoders_have_three_blocks(tiny_t5: Model) -> None:
         "input_ids": torch.tensor([trace.text.ids]),
         "decoder_input_ids": torch.tensor([trace.decoder.query_tokens.ids]),
     }
-    expected, _ = official(tiny_t5.module, inputs)
+    expected, _ = reference_maps(tiny_t5.module, inputs)
     for name, block in trace.blocks.items():
         for ours, theirs in zip(block.attention.values, expected[name], strict=True):
             np.testing.assert_array_equal(ours, theirs[0].numpy())

@@ -84,12 +84,12 @@ def test_cross_attention_is_the_official_one(
     whisper.module.set_attn_implementation("eager")
     try:
         with torch.inference_mode():
-            official = whisper.module(**inputs, decoder_input_ids=ids, output_attentions=True)
+            reference = whisper.module(**inputs, decoder_input_ids=ids, output_attentions=True)
     finally:
         whisper.module.set_attn_implementation(implementation)
     for name, block in spoken.blocks.items():
         for ours, theirs in zip(
-            block.attention.values, official[f"{name}_attentions"], strict=True
+            block.attention.values, reference[f"{name}_attentions"], strict=True
         ):
             np.testing.assert_array_equal(ours, theirs[0].numpy())
 

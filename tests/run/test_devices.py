@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.run.batches import MAX_WEIGHTS_ELSEWHERE, most_weights
+from headscope.run.batches import MAX_WEIGHTS_ELSEWHERE, max_weights
 from tests.run.corpora import make_corpus
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def test_batches_follow_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(
             torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=n)
         )
-        return most_weights(torch.device("cuda"))
+        return max_weights(torch.device("cuda"))
 
     assert with_memory(24 * GIGABYTE) == 1 << 26
     # A little less, as drivers keep some: the same batches, and the same last bits.
     assert with_memory(int(23.6 * GIGABYTE)) == 1 << 26
     assert with_memory(80 * GIGABYTE) == 1 << 28
     assert with_memory(GIGABYTE // 8) == 1 << 20
-    assert most_weights(torch.device("cpu")) == 1 << 20
-    assert most_weights(torch.device("mps")) == MAX_WEIGHTS_ELSEWHERE
+    assert max_weights(torch.device("cpu")) == 1 << 20
+    assert max_weights(torch.device("mps")) == MAX_WEIGHTS_ELSEWHERE

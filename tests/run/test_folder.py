@@ -35,7 +35,7 @@ def half_done(tiny_bert: Model, tmp_path_factory: pytest.TempPathFactory) -> Pat
     with pytest.MonkeyPatch.context() as patched:
         small_shards(patched)
         stop_after(4, patched)
-        patched.setattr("headscope.run.checkpoint.ShardStore.fold", lambda self, flush=False: None)
+        patched.setattr("headscope.run.checkpoint.ShardStore.merge", lambda self, flush=False: None)
         with pytest.raises(KeyboardInterrupt):
             analyze(tiny_bert, make_corpus(30), METRICS, out=folder)
     assert len(list((folder / "shards").glob("*.npz"))) == 4

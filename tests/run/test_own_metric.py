@@ -52,7 +52,7 @@ def test_workers_and_a_resumed_run_give_the_same_bits(
     alone = hs.analyze(tiny_bert, corpus, MINE, by="genre")
     assert_same_bits(alone, hs.analyze(tiny_bert, corpus, MINE, by="genre", workers=2))
 
-    original, calls = checkpoint.ShardStore.fold, []
+    original, calls = checkpoint.ShardStore.merge, []
 
     def stop(ledger: Any, **options: Any) -> None:
         calls.append(1)
@@ -61,7 +61,7 @@ def test_workers_and_a_resumed_run_give_the_same_bits(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.ShardStore, "fold", stop)
+        patch.setattr(checkpoint.ShardStore, "merge", stop)
         with pytest.raises(KeyboardInterrupt):
             hs.analyze(tiny_bert, corpus, MINE, by="genre", out=tmp_path)
     assert_same_bits(alone, hs.analyze(tiny_bert, corpus, MINE, by="genre", out=tmp_path))

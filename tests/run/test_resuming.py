@@ -79,7 +79,7 @@ def test_a_damaged_shard_is_run_again(
             raise KeyboardInterrupt
         return original(*args, **options)
 
-    monkeypatch.setattr(checkpoint.ShardStore, "fold", lambda self, flush=False: None)
+    monkeypatch.setattr(checkpoint.ShardStore, "merge", lambda self, flush=False: None)
     monkeypatch.setattr(local, "measure_shard", stopping)
     with pytest.raises(KeyboardInterrupt):
         analyze(tiny_bert, corpus, out=tmp_path)

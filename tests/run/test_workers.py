@@ -96,7 +96,7 @@ def test_a_worker_that_is_stopped_is_reported(
 
 def lessons(pool: Any, task: Task, at: list[int], deaths: int) -> Task:
     for _ in range(deaths):
-        task = pool._lesson(task, at)
+        task = pool._next_attempt(task, at)
     return task
 
 
@@ -143,7 +143,7 @@ def test_a_full_disk_stops_with_a_way_on(
     from headscope.errors import HeadscopeError
 
     small_shards(monkeypatch)
-    original, calls = checkpoint.write_measured, []
+    original, calls = checkpoint.write_sums, []
 
     def full(*args: Any, **options: Any) -> None:
         calls.append(1)
@@ -152,7 +152,7 @@ def test_a_full_disk_stops_with_a_way_on(
         original(*args, **options)
 
     corpus = make_corpus(30)
-    monkeypatch.setattr(checkpoint, "write_measured", full)
+    monkeypatch.setattr(checkpoint, "write_sums", full)
     monkeypatch.setattr(local.time, "sleep", lambda seconds: None)
     with pytest.raises(HeadscopeError, match="make room and run the same again"):
         analyze(tiny_bert, corpus, out=tmp_path)

@@ -31,6 +31,7 @@ from headscope.errors import InputError, TapUnsupported
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.tap.projection import Call, recorded_calls, run_module
+from headscope.model.tap.recording import REL_TOL, is_close
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,6 @@ def fit_norm(module: nn.Module, captured: Tensor) -> Norm | None:
     return None
 
 
-TOLERANCE = 1e-4
 ROUNDINGS = 4
 
 
@@ -224,7 +224,7 @@ def find_norm(
 def refuse_half_precision(model: Model) -> None:
     """Refuse a model whose numbers round more than sums can be proved to."""
     dtype = model.module.dtype
-    if torch.finfo(dtype).eps > TOLERANCE:
+    if torch.finfo(dtype).eps > REL_TOL:
         name = str(dtype).removeprefix("torch.")
         raise refusal(
             model, f"it computes in {name}, which rounds too much to prove a sum; load it with "
@@ -249,7 +249,7 @@ def _is_close(left: Tensor, right: Tensor, rounded: Tensor | float = 0.0) -> boo
     if left.shape != right.shape:
         return False
     size = max(float(right.abs().max()), 1e-6)
-    return bool(((left - right).abs() <= TOLERANCE * size + rounded).all())
+    return bool(((left - right).abs() <= REL_TOL * size + rounded).all())
 
 
 NOT_ONE_STACK = {
@@ -332,7 +332,7 @@ def attribute(
     values = np.append(written.numpy(), constant)
     value = sum(sign * float(logits[at, token]) for token, sign in signs.items())
     difference = abs(float(values.sum()) - value)
-    if difference > TOLERANCE * max(1.0, float(logits[at].abs().max())):
+    if not is_close(difference, float(logits[at].abs().max())):
         raise refusal(model, f"its parts sum to {values.sum():.6g} and the logits give {value:.6g}")
     return xr.DataArray(
         values,

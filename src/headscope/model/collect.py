@@ -1,4 +1,4 @@
-"""Collect what the tap reads into the plain arrays of a trace."""
+"""Collect the attention that the tap reads into the arrays of a trace."""
 
 from __future__ import annotations
 
@@ -13,20 +13,16 @@ from transformers.utils.generic import ModelOutput
 from headscope.attention import BLOCKS, Attention, BlockName, key_stack, query_stack
 from headscope.model.tap.recording import repeated
 from headscope.model.tap.sites import Site, Wiring
-from headscope.results.trace import (
-    DIMENSIONS,
-    Block,
-    attention_dataset,
-)
+from headscope.results.trace import DIMENSIONS, Block, attention_dataset
 from headscope.text.tokens import Tokens
 
-MASKED = -1e9
-"""Below this a score is a mask: families add -1e30, the least float32, or -inf."""
-PLAIN = 1e-4
-"""Relative difference up to which a score is `scale · q·k`."""
+MASKED_BELOW = -1e9
+"""Lower scores are masked: families add -1e30, the least float32, or -inf."""
+SCORE_REL_TOL = 1e-4
+"""Maximum relative difference of a score from `scale · q·k`."""
 VECTORS = ("queries", "keys", "values", "outputs")
 VISIBLE = ("layer", "query", "key")
-"""The axes of the mask: true where a query may look."""
+"""Axes of the mask: true where a query may attend."""
 HIDDEN_STATES = {
     "hidden_states": "self",
     "encoder_hidden_states": "encoder",
@@ -35,9 +31,9 @@ HIDDEN_STATES = {
 
 
 class Collector:
-    """A reader that keeps what one input does, layer by layer.
+    """A reader that keeps every layer's attention for one input.
 
-    A tower may cut one input into several rows (the tiles of an image). Put together, each
+    A tower may cut one input into several rows (the tiles of an image). These are joined: each
     row's tokens attend among themselves, and their attention to other rows is 0.
     """
 
@@ -49,34 +45,34 @@ class Collector:
         scores: bool | None = None,
         layers: Collection[int] | None = None,
     ) -> None:
-        """What to keep.
+        """Create a collector.
 
         Args:
-            wiring: of the forward pass to come.
+            wiring: wiring of the forward pass.
             vectors: keep queries, keys, values and outputs.
-            scores: keep the scores: always, never, or where they are more than `scale · q·k`.
-                Where they are not, the mask is kept.
+            scores: keep the scores: always, never, or only if they are more than `scale · q·k`.
+                Otherwise the mask is kept.
             layers: keep only these.
         """
         self._wiring = wiring
-        self._wanted = layers
+        self._kept_layers = layers
         self._names = [*VECTORS, "sink_logits"] if vectors else ["sink_logits"]
         self._has_vectors = vectors
         self._scores = scores
         self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
         self._ahead: set[BlockName] = set()
-        """Blocks in which a query was seen to attend to a later key."""
+        """Blocks in which a query attended to a later key."""
 
     @property
     def needs_scores(self) -> bool:
-        """Should the tap hand over scores?"""
+        """Does the collector need scores from the tap?"""
         return self._has_vectors or bool(self._scores)
 
     def __call__(self, attention: Attention) -> None:
-        """Keep one layer, if it is wanted."""
-        if self._wanted is not None and attention.layer not in self._wanted:
+        """Keep one layer, if selected."""
+        if self._kept_layers is not None and attention.layer not in self._kept_layers:
             return
-        if bool(attention.weights.triu(1).any()):  # in causal blocks, by a mask of one's own
+        if bool(attention.weights.triu(1).any()):  # a user's mask can do this in causal blocks
             self._ahead.add(attention.block)
         kept = {"attention": to_numpy(_as_one("attention", attention.weights))}
         for name in self._names:
@@ -88,8 +84,8 @@ class Collector:
         self._layers.setdefault(attention.block, {})[attention.layer] = kept
 
     def _kept_scores(self, attention: Attention, scores: Tensor) -> dict[str, np.ndarray]:
-        """The mask alone, where that and the vectors say it all; else the scores."""
-        is_masked = scores < max(MASKED, torch.finfo(scores.dtype).min / 2)
+        """Return the mask alone if it and the vectors determine the scores, else the scores."""
+        is_masked = scores < max(MASKED_BELOW, torch.finfo(scores.dtype).min / 2)
         site = self._wiring.find(attention.block, attention.layer, None)
         if not self._scores and self._has_vectors and site.is_dot_product:
             assert attention.queries is not None
@@ -99,7 +95,8 @@ class Collector:
             plain = _as_one("scores", attention.queries @ keys * site.scale)
             difference = (plain - scores).masked_fill(is_masked, 0).abs().max()
             largest = scores.masked_fill(is_masked, 0).abs().max()
-            if bool((is_masked == is_masked[:1]).all()) and difference <= PLAIN * (1 + largest):
+            is_shared = bool((is_masked == is_masked[:1]).all())
+            if is_shared and difference <= SCORE_REL_TOL * (1 + largest):
                 return {"visible": (~is_masked[0]).cpu().numpy()}
         if self._scores is False:
             return {}
@@ -107,16 +104,16 @@ class Collector:
 
     @property
     def seen(self) -> tuple[BlockName, ...]:
-        """The blocks of which something was kept."""
+        """Blocks with collected layers."""
         return tuple(block for block in BLOCKS if block in self._layers)
 
     def lengths(self, block: BlockName) -> tuple[int, int]:
-        """Numbers of queries and keys seen in a block."""
+        """Return the numbers of queries and keys in a block."""
         first = next(iter(self._layers[block].values()))["attention"]
         return first.shape[1], first.shape[2]
 
     def blocks(self, wiring: Wiring, stack_tokens: dict[str, Tokens]) -> dict[str, Block]:
-        """Everything collected, as the blocks of a trace."""
+        """Return the blocks of a trace."""
         return {
             name: Block(
                 name,
@@ -136,7 +133,7 @@ class Collector:
         chosen = [site for site in sites if site.layer in layers]
         by_layer = [layers[n] for n in numbers]
         _share_groups(chosen, by_layer)
-        if any("sink_logits" in kept for kept in by_layer):  # a layer without one: no score at all
+        if any("sink_logits" in kept for kept in by_layer):  # -inf for layers without a sink
             for kept in by_layer:
                 kept.setdefault(
                     "sink_logits", np.full(kept["attention"].shape[:2], -np.inf, np.float32)
@@ -157,9 +154,7 @@ class Collector:
 
 
 def _share_groups(sites: Sequence[Site], layers: Sequence[dict[str, np.ndarray]]) -> None:
-    """Where layers differ in their groups, give each head keys and values of its own; and where
-    only some layers could do without their scores, give those their scores too.
-    """
+    """Repeat keys and values by head if groups differ; give scores to all layers or none."""
     for site, kept in zip(sites, layers, strict=True):
         if "visible" in kept and any("scores" in other for other in layers):
             keys = kept["keys"].repeat(site.n_heads // len(kept["keys"]), 0)
@@ -174,7 +169,7 @@ def _share_groups(sites: Sequence[Site], layers: Sequence[dict[str, np.ndarray]]
 
 
 def _as_one(name: str, rows: Tensor) -> Tensor:
-    """All rows of a batch as one: end to end, and attention and scores along a diagonal."""
+    """Join all rows of a batch end to end; attention and scores become block-diagonal."""
     if len(rows) == 1:
         return rows[0]
     if DIMENSIONS[name][-1] != "key":
@@ -189,7 +184,7 @@ def _as_one(name: str, rows: Tensor) -> Tensor:
 
 
 def hidden_states(outputs: ModelOutput) -> dict[str, xr.DataArray]:
-    """`state query unit` of each stack, from a model's outputs."""
+    """Return `state query unit` of each stack, from a model's outputs."""
     states_by_stack = {}
     for key, stack in HIDDEN_STATES.items():
         states = getattr(outputs, key, None)
@@ -200,15 +195,13 @@ def hidden_states(outputs: ModelOutput) -> dict[str, xr.DataArray]:
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
-    """A float32 copy (float64 stays) that shares nothing with the model."""
+    """Return a float32 copy (float64 stays) that shares no memory with the model."""
     dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     return tensor.detach().to("cpu", dtype, copy=True).numpy()
 
 
 def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Stack arrays along a new first axis. Layers may differ in their numbers of heads or
-    neurons: smaller arrays are filled up with NaN.
-    """
+    """Stack arrays along a new first axis, padding with NaN if heads or neurons differ."""
     shape = tuple(max(sizes) for sizes in zip(*(a.shape for a in arrays), strict=True))
     if all(a.shape == shape for a in arrays):
         return np.stack(arrays)

@@ -1,12 +1,8 @@
-"""Edits: change what a head does, and see what the model makes of it.
+"""Edits of attention heads, applied inside the model's own attention.
 
-An edit is a frozen description, made by `ablate`, `set_attention` or `scale_neurons` and
-handed to `Model.edit`. It is applied inside the model's own attention, so everything
-downstream sees it, and nothing upstream does. Several edits act in the order given.
-
-Edits for batches whose rows are one text: each row has other heads silenced or replaced.
-
-The edit that takes attention away from a class of keys, for whole batches.
+An edit is a frozen description, made by `ablate`, `set_attention` or `scale_neurons` and passed
+to `Model.edit`. Everything downstream of the head sees it. Several edits apply in order. Edits of
+whole batches (`AblateRows`, `ReplaceRows`, `ScaleKeys`) serve causal measures.
 """
 
 from __future__ import annotations
@@ -28,10 +24,9 @@ VectorKind = Literal["query", "key", "value"]
 
 
 class Positions(NamedTuple):
-    """Where the first query and key of a call stand in the whole sequence.
+    """Positions of a call's first query and key in the whole sequence.
 
-    They differ from 0 while generating with a cache: a call then holds one query, and a
-    sliding window may have dropped the oldest keys.
+    With a cache a call has one query, and a sliding window may have dropped the oldest keys.
     """
 
     query_start: int
@@ -39,7 +34,7 @@ class Positions(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """The vectors of one layer: `batch head query neuron`, then `batch group key neuron`."""
+    """Vectors of one layer: `batch head query neuron`, then `batch group key neuron`."""
 
     query: Tensor | None
     key: Tensor | None
@@ -59,15 +54,15 @@ class Edit:
         return self.layer == site.layer and (self.block or main_block) == site.block
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
-        """The weights (`batch head query key`) to use instead."""
+        """Return the weights (`batch head query key`) to use instead."""
         return weights
 
     def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:
-        """The vectors to use instead."""
+        """Return the vectors to use instead."""
         return vectors
 
     def on_outputs(self, outputs: Tensor) -> Tensor:
-        """The head outputs (`batch head query neuron`) to use instead."""
+        """Return the head outputs (`batch head query neuron`) to use instead."""
         return outputs
 
 
@@ -92,7 +87,7 @@ class SetAttention(Edit):
     renormalize: bool
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
-        """Put `weight` at the keys, in the rows of this call that are meant."""
+        """Set the attention to the keys, in the selected rows of this call."""
         n_queries, n_keys = weights.shape[2:]
         rows = _local(self.queries, positions.query_start, n_queries)
         columns = _local(self.keys, positions.key_start, n_keys)
@@ -132,9 +127,9 @@ class ScaleNeurons(Edit):
 
 
 def ablate(layer: int, head: int, *, block: BlockName | None = None) -> Edit:
-    """Silence a head: its attention, and so all it adds to the residual stream, is zero.
+    """Ablate a head: its attention, and so all it adds to the residual stream, is zero.
 
-    Exactly equal to zeroing the head's slice at the input of the output projection.
+    Equal to zeroing the head's slice at the input of the output projection.
     """
     return Ablate(layer=layer, head=head, block=block)
 
@@ -157,8 +152,8 @@ def set_attention(
         query: one position, several, or None for every query.
         key: one position or several; each gets `weight`.
         weight: the new attention, after the softmax.
-        renormalize: scale the other keys of the row so that it sums to what it did before.
-        block: which attention in an encoder-decoder; the encoder's by default.
+        renormalize: scale the other keys of the row so that it keeps its sum.
+        block: the block of an encoder-decoder; default: the encoder.
 
     While generating with a cache, positions still count from the start of the sequence.
     """
@@ -195,8 +190,8 @@ def scale_neurons(
 ) -> Edit:
     """Multiply some neurons of a head's query, key or value vectors by `factor`.
 
-    With grouped queries, keys and values belong to several heads at once; `Model.edit`
-    warns when an edit reaches more heads than the one named.
+    With grouped queries, several heads share keys and values; `Model.edit` warns if an edit
+    affects more heads than the one named.
     """
     chosen = whole_numbers("neurons", neurons)
     if of not in ("query", "key", "value"):
@@ -208,29 +203,29 @@ def scale_neurons(
 
 
 def describe_edits(edits: Sequence[Edit]) -> str | None:
-    """What was changed, in a few words: "without L9 H3, L2 H1"; None for no edits."""
-    off = [_place(edit) for edit in edits if isinstance(edit, Ablate)]
-    words = [f"without {', '.join(off)}"] if off else []
+    """Describe edits in a few words: "without L9 H3, L2 H1"; None for no edits."""
+    ablated = [_head_name(edit) for edit in edits if isinstance(edit, Ablate)]
+    words = [f"without {', '.join(ablated)}"] if ablated else []
     for edit in edits:
         if isinstance(edit, SetAttention):
             queries = "all" if edit.queries is None else ", ".join(map(str, edit.queries))
             keys = ", ".join(map(str, edit.keys))
-            words.append(f"{_place(edit)} {queries} → {keys} set to {edit.weight:.2f}")
+            words.append(f"{_head_name(edit)} {queries} → {keys} set to {edit.weight:.2f}")
         elif isinstance(edit, ScaleNeurons):
             neurons = ", ".join(map(str, edit.neurons))
-            words.append(f"{_place(edit)} {edit.of} neuron {neurons} × {edit.factor:g}")
+            words.append(f"{_head_name(edit)} {edit.of} neuron {neurons} × {edit.factor:g}")
         elif not isinstance(edit, Ablate):
-            words.append(f"{_place(edit)} changed ({type(edit).__name__})")
+            words.append(f"{_head_name(edit)} changed ({type(edit).__name__})")
     return "; ".join(words) or None
 
 
-def _place(edit: Edit) -> str:
+def _head_name(edit: Edit) -> str:
     block = "" if edit.block is None else f"{edit.block} "
     return f"{block}L{edit.layer} H{edit.head}"
 
 
 def check_edit(edit: Edit, wiring: Wiring) -> None:
-    """Refuse an edit the model cannot carry out; warn where it changes more heads than one."""
+    """Raise InputError for an impossible edit; warn if it affects several heads."""
     if not isinstance(edit, Edit):
         raise InputError(
             f"{edit!r} is not an edit. Make one with ablate, set_attention or scale_neurons."
@@ -250,33 +245,33 @@ def check_edit(edit: Edit, wiring: Wiring) -> None:
 
 
 def _check_neurons(edit: ScaleNeurons, site: Site) -> None:
-    place = f"L{site.layer} H{edit.head}"
+    name = f"L{site.layer} H{edit.head}"
     size = site.value_size if edit.of == "value" else site.head_size
     if size is None or (edit.of != "value" and not site.can_edit_vectors):
         raise InputError(
-            f"The {edit.of} vectors of {place} cannot be edited: this family builds its scores "
+            f"The {edit.of} vectors of {name} cannot be edited: this family builds its scores "
             "from several products, or in a way the tap does not see. Edit the attention "
             "(set_attention, ablate) instead."
         )
     wrong = [n for n in edit.neurons if not 0 <= n < size]
     if wrong:
-        raise InputError(f"{place} has neurons 0 to {size - 1} ({edit.of}), not {wrong[0]}.")
+        raise InputError(f"{name} has neurons 0 to {size - 1} ({edit.of}), not {wrong[0]}.")
     if edit.of != "query" and site.n_groups is not None and site.n_groups < site.n_heads:
         group = group_of(edit.head, site)
         heads = [h for h in range(site.n_heads) if group_of(h, site) == group]
         warn(
             f"Heads {', '.join(f'H{h}' for h in heads)} of layer {site.layer} share their "
-            f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them.",
+            f"{edit.of}s (grouped queries), so this edit of H{edit.head} changes all of them."
         )
 
 
 def group_of(head: int, site: Site) -> int:
-    """Which key/value group a head reads."""
+    """Return the key/value group of a head."""
     return head if site.n_groups is None else head * site.n_groups // site.n_heads
 
 
 def _local(positions: tuple[int, ...] | None, start: int, n: int) -> list[int]:
-    """Those of the sequence positions that this call holds, as indices into it."""
+    """Return the indices of sequence positions within this call."""
     if positions is None:
         return list(range(n))
     return [p - start for p in positions if start <= p < start + n]
@@ -284,13 +279,13 @@ def _local(positions: tuple[int, ...] | None, start: int, n: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AblateRows(Edit):
-    """In row `rows[i]` of the batch, head `heads[i]` adds nothing."""
+    """Ablate head `heads[i]` in row `rows[i]` of the batch."""
 
     rows: Tensor = field(repr=False)
     heads: Tensor = field(repr=False)
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
-        """Zero attention makes a zero output, in every family."""
+        """Zero the weights: the head output is then 0 in every family."""
         weights = weights.clone()
         weights[self.rows.to(weights.device), self.heads.to(weights.device)] = 0
         return weights
@@ -298,17 +293,17 @@ class AblateRows(Edit):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplaceRows(Edit):
-    """In row `rows[i]` of the batch, head `heads[i]` puts out `values[i]`."""
+    """Replace the output of head `heads[i]` in row `rows[i]` of the batch by `values[i]`."""
 
     rows: Tensor = field(repr=False)
     heads: Tensor = field(repr=False)
     values: Tensor = field(repr=False)
     """`i query neuron`, or `i 1 neuron` for the same at every position."""
     keeps_first: bool = False
-    """Leave the first position as it is."""
+    """Keep the output at the first position."""
 
     def on_outputs(self, outputs: Tensor) -> Tensor:
-        """The outputs with those rows replaced."""
+        """Replace the outputs of these rows."""
         outputs = outputs.clone()
         rows, heads = self.rows.to(outputs.device), self.heads.to(outputs.device)
         start = int(self.keeps_first)
@@ -319,16 +314,16 @@ class ReplaceRows(Edit):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WatchOutputs(Edit):
-    """Changes nothing: hands over a layer's head outputs, and their gradient when it is known."""
+    """Pass a layer's head outputs, and later their gradient, to callbacks; change nothing."""
 
     on_value: Callable[[int, Tensor], None] = field(repr=False)
     on_gradient: Callable[[int, Tensor], None] | None = field(default=None, repr=False)
 
     def on_outputs(self, outputs: Tensor) -> Tensor:
-        """The outputs themselves, with a hook on them."""
+        """Return the outputs, with a hook for the gradient."""
         self.on_value(self.layer, outputs.detach())
         if self.on_gradient is not None and torch.is_grad_enabled():
-            if not outputs.requires_grad:  # with frozen parameters, those of the first layer
+            if not outputs.requires_grad:  # the first layer, if parameters are frozen
                 outputs = outputs.detach().requires_grad_()
             outputs.register_hook(partial(self.on_gradient, self.layer))
         return outputs
@@ -338,8 +333,8 @@ class WatchOutputs(Edit):
 class ScaleKeys(Edit):
     """Scale a head's attention to some keys of each document.
 
-    Renormalized, every row keeps its sum: its other keys are scaled up or down together. A
-    row without other keys stays as it is.
+    With `renormalized`, every row keeps its sum: its other keys are scaled together. A row without
+    other keys is not changed.
     """
 
     members: Tensor = field(repr=False)
@@ -348,14 +343,14 @@ class ScaleKeys(Edit):
     renormalized: bool = False
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
-        """The weights with those columns scaled."""
+        """Scale the columns of these keys."""
         weights = weights.clone()
         before = weights[:, self.head]
         members = self.members.to(weights)[:, None, : weights.shape[-1]]
         after = before * (1 - (1 - self.factor) * members)
         if self.renormalized:
             left = after.sum(-1, keepdim=True)
-            # After a softmax no weight is quite 0: below 1e-6 nothing is left of a row.
+            # After a softmax no weight is exactly 0: below 1e-6 a row counts as empty.
             is_some = left > 1e-6
             grown = after * before.sum(-1, keepdim=True) / torch.where(is_some, left, 1.0)
             after = torch.where(is_some, grown, before)

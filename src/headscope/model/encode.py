@@ -1,11 +1,6 @@
-"""From text to model inputs, with what leads back to the text: the offsets, words and segments
-of tokens, which of them are special, and how many were cut off.
+"""Encode texts, pairs and chats as model inputs, with offsets, words and readable tokens.
 
-`encode_texts` is the one way from text to tokens; traces and runs over a corpus both take it.
-
-Tokens as people read them: Ġ and ▁ as spaces, bytes decoded, everything else unchanged.
-
-Chat messages as a model's tokenizer writes them.
+Traces and corpus runs both tokenize through `encode_texts`.
 """
 
 from __future__ import annotations
@@ -25,17 +20,17 @@ from headscope.text.splitting import split_words
 from headscope.text.tokens import NO_WORD, Tokens, align_tokens
 
 Spelling = Literal["bytes", "metaspace", "plain"]
-"""How a vocabulary writes spaces and odd characters: GPT-2's byte alphabet, SentencePiece's
-▁ and <0x0A>, or as they are (WordPiece)."""
+"""Alphabet of a vocabulary: GPT-2's bytes, SentencePiece's ▁ and <0x0A>, or plain text
+(WordPiece)."""
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def spelling_of(tokenizer: PreTrainedTokenizerBase) -> Spelling:
-    """How a transformers tokenizer spells its tokens, from its decoder."""
+    """Return the spelling of a transformers tokenizer, from its decoder."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        # Its own state as JSON: the whole tokenizer's is megabytes of vocabulary.
+        # The decoder's own state: the whole tokenizer has megabytes of vocabulary.
         parts = "" if backend.decoder is None else backend.decoder.__getstate__().decode()
         if "ByteLevel" in parts:
             return "bytes"
@@ -48,11 +43,7 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase) -> Spelling:
 
 
 class Speller:
-    """A tokenizer's ids as readable tokens, each looked up once.
-
-    Args:
-        tokenizer: whose ids. Its vocabulary should not change meanwhile.
-    """
+    """Readable tokens of a tokenizer's ids, each looked up once; the vocabulary must not change."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -60,18 +51,18 @@ class Speller:
 
     @functools.cached_property
     def spelling(self) -> Spelling:
-        """How the vocabulary writes spaces."""
+        """Spelling of the vocabulary."""
         return spelling_of(self._tokenizer)
 
     def spell(self, ids: Sequence[int]) -> list[str]:
-        """The tokens of ids. A model may have more ids than its tokenizer has names."""
+        """Return the tokens of ids. A model may have more ids than its tokenizer has names."""
         names = self._names
         unseen = [token for token in dict.fromkeys(ids) if token not in names]
         if unseen:
-            known = self._tokenizer.convert_ids_to_tokens(unseen)
+            tokens = self._tokenizer.convert_ids_to_tokens(unseen)
             named = [
                 f"<{token}>" if name is None else name
-                for token, name in zip(unseen, known, strict=True)
+                for token, name in zip(unseen, tokens, strict=True)
             ]
             special = self._tokenizer.all_special_tokens
             names.update(zip(unseen, readable(named, self.spelling, special), strict=True))
@@ -79,7 +70,7 @@ class Speller:
 
 
 def readable(tokens: Sequence[str], spelling: Spelling, special: Collection[str]) -> list[str]:
-    """Vocabulary strings as text; special tokens stay as they are."""
+    """Return vocabulary strings as text; special tokens stay the same."""
     if spelling == "plain":
         return list(tokens)
     spell = _from_bytes if spelling == "bytes" else _from_metaspace
@@ -89,7 +80,7 @@ def readable(tokens: Sequence[str], spelling: Spelling, special: Collection[str]
 def _from_bytes(token: str) -> str:
     alphabet = byte_alphabet()
     if not all(character in alphabet for character in token):
-        return token  # an added token, written as it is
+        return token  # an added token in plain text
     return _decoded(bytes(alphabet[character] for character in token))
 
 
@@ -100,7 +91,7 @@ def _from_metaspace(token: str) -> str:
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8 where it is; the bytes of a broken character as <0xE2>."""
+    """Decode UTF-8; show the bytes of an incomplete character as <0xE2>."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -109,9 +100,7 @@ def _decoded(raw: bytes) -> str:
 
 @functools.cache
 def byte_alphabet() -> dict[str, int]:
-    """Character → byte of GPT-2's alphabet: printable bytes stand for themselves, the
-    others for the characters from U+0100 on, in order.
-    """
+    """Return character → byte of GPT-2's alphabet: other bytes are characters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in set(printable)]
     shown = {chr(byte): byte for byte in printable}
@@ -124,16 +113,16 @@ NO_TOKENS = Tokens(("",), (), (), (), (), (), offsets=())
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A text (or pair) as tokens."""
+    """Tokens and inputs of a text or pair."""
 
     tokens: Tokens
     inputs: dict[str, list[int]]
-    """What the model reads: `input_ids`, and `token_type_ids` where the tokenizer has them."""
+    """`input_ids`, and `token_type_ids` if the tokenizer has them."""
     n_cut: int
-    """Tokens that did not fit."""
+    """Number of tokens cut."""
 
     def tensors(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
-        """The inputs as a batch of one, with an attention mask where the model takes one."""
+        """Return the inputs as a batch of one, with an attention mask if the tokenizer uses one."""
         inputs = {name: torch.tensor([values]) for name, values in self.inputs.items()}
         if "attention_mask" in tokenizer.model_input_names:
             inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
@@ -149,16 +138,10 @@ def encode_texts(
     as_target: bool = False,
     speller: Speller | None = None,
 ) -> list[Encoded]:
-    """Tokenize texts, or pairs of texts, and cut those that are too long.
+    """Tokenize texts, or pairs joined by the tokenizer, and cut those over `max_length` tokens.
 
-    Args:
-        tokenizer: of the model.
-        texts: the texts.
-        pairs: for each text a second one, put together with it as the tokenizer does it; None
-            where there is none.
-        max_length: the most tokens the model takes; None where it has no limit.
-        as_target: tokenize as the decoder side of a translation model. Targets have no pairs.
-        speller: of the tokenizer; whoever encodes again and again keeps one.
+    `as_target` tokenizes for the decoder of a translation model, without pairs. Frequent callers
+    share a `speller`.
     """
     speller = Speller(tokenizer) if speller is None else speller
     pairs = [None] * len(texts) if pairs is None else pairs
@@ -168,9 +151,9 @@ def encode_texts(
         if not rows:
             continue
         call = _TokenizerCall(tokenizer, texts, pairs if is_pair else None, as_target)
-        together = call(rows)
+        shared = call(rows)
         for index, row in enumerate(rows):
-            encoding = together
+            encoding = shared
             n_all = len(encoding["input_ids"][index])
             if max_length is not None and n_all > max_length:
                 encoding, index = call([row], max_length), 0
@@ -189,15 +172,10 @@ def encode(
     truncate: bool = True,
     as_target: bool = False,
 ) -> Encoded:
-    """Tokenize one text that a user gave, or a pair, with errors and warnings about it.
+    """Tokenize one text or pair of a user, with errors and warnings.
 
-    Args:
-        tokenizer: of the model.
-        text: the text.
-        pair: a second text, put together with the first as the tokenizer does it.
-        max_length: the most tokens the model takes; None where it has no limit.
-        truncate: cut what is too long, with a warning; else it is an error.
-        as_target: tokenize as the decoder side of a translation model.
+    A text over `max_length` tokens is cut with a warning, or an error unless `truncate`. See
+    `encode_texts` for the rest.
     """
     _check_text(text, "text")
     if pair is not None:
@@ -225,13 +203,7 @@ def encode(
 
 
 def shifted_target(target: Encoded, start: int, speller: Speller) -> Tokens:
-    """What a decoder reads to predict a target: its start token, then all but the last.
-
-    Args:
-        target: the target, encoded as such.
-        start: the token the decoder starts with.
-        speller: of the tokenizer.
-    """
+    """Return the decoder's input for an encoded target: its start token, then all but the last."""
     tokens = target.tokens
     return Tokens(
         texts=tokens.texts,
@@ -251,13 +223,10 @@ def decoded_tokens(
     start: Tokens | None = None,
     is_generated: bool = False,
 ) -> Tokens:
-    """Tokens for ids the model wrote, with the text they decode to.
+    """Make tokens for the ids of a whole sequence, with the text they decode to.
 
-    Args:
-        tokenizer: of the model.
-        ids: all of the sequence, `start` included.
-        start: what the model was given (its offsets, words and flags are kept).
-        is_generated: mark everything after `start` as written by the model.
+    The offsets, words and flags of the prompt `start` are kept; the rest may be marked as
+    generated.
     """
     start = NO_TOKENS if start is None else start
     new = ids[len(start) :]
@@ -273,7 +242,7 @@ def decoded_tokens(
     words, word_texts = list(start.words), list(start.word_texts)
     new_words = [span for span in split_words(text) if span[1] > n_before]
     if new_words and new_words[0][0] < n_before and words:
-        word_texts.pop()  # the model goes on with the last word it was given
+        word_texts.pop()  # the model continues the last word of the prompt
     first = len(word_texts)
     words += [NO_WORD if word < 0 else first + word for word in align_tokens(spans, new_words)]
     word_texts += [text[a:b] for a, b in new_words]
@@ -292,13 +261,13 @@ def decoded_tokens(
 
 
 def joins_pairs(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Does the tokenizer keep two texts apart by special tokens of its own?"""
+    """Does the tokenizer separate two texts by special tokens?"""
     added = tokenizer.num_special_tokens_to_add
     return added(pair=True) > added(pair=False)
 
 
 def _pieces(shown: list[str], special: list[bool], spelling: Spelling) -> list[str]:
-    """What each token adds to the text. Word pieces carry no spaces: a new one starts a word."""
+    """Return the text of each token. Word pieces have no spaces: a new one starts a word."""
     if spelling == "plain":
         shown = [t[2:] if t.startswith("##") else f" {t}" for t in shown]
     return ["" if is_special else t for t, is_special in zip(shown, special, strict=True)]
@@ -319,15 +288,13 @@ def _check_text(text: object, name: str) -> None:
 
 
 def _continued(tokenizer: PreTrainedTokenizerBase, pair: str) -> str:
-    """The second text as it follows the first: after a space, where the tokenizer puts no
-    separator between them.
-    """
+    """Prefix the second text with a space if the tokenizer adds no separator."""
     return pair if joins_pairs(tokenizer) or pair[0].isspace() else " " + pair
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TokenizerCall:
-    """Calls the tokenizer for some of the texts."""
+    """Call of the tokenizer for some of the texts."""
 
     tokenizer: PreTrainedTokenizerBase
     texts: Sequence[str]
@@ -339,7 +306,7 @@ class _TokenizerCall:
             "return_special_tokens_mask": True,
             "return_offsets_mapping": self.tokenizer.is_fast,
             "return_attention_mask": False,
-            "verbose": False,  # its warning about length is ours to give
+            "verbose": False,  # headscope warns about the length itself
             "truncation": max_length is not None,
         }
         if max_length is not None:
@@ -353,7 +320,6 @@ class _TokenizerCall:
 
 
 def _tokens(encoding: Any, index: int, text: str, pair: str | None, speller: Speller) -> Tokens:
-    """The tokens of one text of a batch."""
     ids = tuple(encoding["input_ids"][index])
     special = tuple(map(bool, encoding["special_tokens_mask"][index]))
     offsets = None
@@ -374,10 +340,10 @@ def _tokens(encoding: Any, index: int, text: str, pair: str | None, speller: Spe
 
 
 def _segments(encoding: Any, index: int, n: int) -> tuple[int, ...]:
-    """0 or 1 for each token of a pair; a special token goes with the text before it."""
+    """Return 0 or 1 for each token of a pair; a special token belongs to the text before it."""
     try:
         numbers = encoding.sequence_ids(index)
-    except (AttributeError, ValueError):  # a tokenizer written in Python does not know
+    except (AttributeError, ValueError):  # a tokenizer written in Python
         kinds = encoding["token_type_ids"][index] if "token_type_ids" in encoding else [0] * n
         return tuple(int(kind == 1) for kind in kinds)
     segments, current = [], 0
@@ -392,7 +358,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 def is_chat(text: object) -> TypeGuard[Messages]:
-    """Is this a list of messages, each with a role?"""
+    """Is this a non-empty list of messages, each with a role?"""
     return (
         isinstance(text, Sequence)
         and not isinstance(text, str)
@@ -402,7 +368,7 @@ def is_chat(text: object) -> TypeGuard[Messages]:
 
 
 def check_contents(messages: Messages) -> None:
-    """Refuse messages whose content is neither a text nor a list of parts."""
+    """Raise InputError for messages whose content is neither a text nor a list of parts."""
     for number, message in enumerate(messages):
         content = message.get("content")
         if isinstance(content, str) or (
@@ -416,7 +382,7 @@ def check_contents(messages: Messages) -> None:
 
 
 def n_placed_images(messages: Messages) -> int:
-    """How many images the messages name as parts of their content."""
+    """Return the number of images in the messages' contents."""
     return sum(
         isinstance(part, Mapping) and part.get("type") == "image"
         for message in messages
@@ -426,19 +392,13 @@ def n_placed_images(messages: Messages) -> int:
 
 
 def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
-    """A chat as a template writes it, up to where the assistant answers.
+    """Apply the chat template of a tokenizer or processor, up to the assistant's reply.
 
-    Args:
-        writer: what has the template, a tokenizer or a processor.
-        messages: the chat.
-        takes_parts: it is a processor. Templates of processors may read contents that are lists of
-            parts alone, and leave out those that are texts: these are then given as parts.
-
-    Raises:
-        InputError: the template refuses the messages.
+    A processor's template may ignore contents that are texts, so with `takes_parts` lists of parts
+    are tried too. Raises InputError if the template rejects the messages.
     """
-    given = [dict(message) for message in messages]
-    forms = [given, [_in_parts(message) for message in given]] if takes_parts else [given]
+    plain = [dict(message) for message in messages]
+    forms = [plain, [_in_parts(message) for message in plain]] if takes_parts else [plain]
     written: list[str] = []
     refusal: Exception | None = None
     for chat in forms:
@@ -446,19 +406,18 @@ def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
             written.append(
                 str(writer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
             )
-        except Exception as error:  # templates are programs, and raise what they like
+        except Exception as error:  # templates are programs and may raise anything
             refusal = refusal or error
     if not written:
         raise InputError(
             f"The chat template refused the messages: {refusal}. Expected dicts with role and "
             'content: [{"role": "user", "content": "…"}].'
         ) from refusal
-    texts = [m["content"].strip() for m in given if isinstance(m.get("content"), str)]
+    texts = [m["content"].strip() for m in plain if isinstance(m.get("content"), str)]
     return max(written, key=lambda form: sum(text in form for text in texts))
 
 
 def _in_parts(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message whose content is a list of parts."""
     content = message.get("content")
     if not isinstance(content, str):
         return dict(message)
@@ -474,9 +433,7 @@ def encode_chat(
 ) -> Encoded:
     """Tokenize a chat by the template of the tokenizer, or else of the model's processor.
 
-    Raises:
-        InputError: there is no template, the template refuses the messages, they place an image,
-            or they are too long: a chat is not cut.
+    Raises InputError without a template, and for images or too many tokens: chats are not cut.
     """
     has_own = tokenizer.chat_template is not None
     writer = tokenizer if has_own else processor

@@ -1,4 +1,4 @@
-"""What a model is: its shape, its objective, and how the tap reads it."""
+"""Properties of a model: its shape, its objective, and the route of its tap."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from headscope.model.tap.check import Check
 from headscope.model.tap.sites import Route
 from headscope.model.tapped import Wired
 
-SEQ2SEQ = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
-MASKED = ("MASKED_LM",)
-CAUSAL = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT")
-LABELS = ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION")
-"""What transformers calls the tasks of its classes."""
+SEQ2SEQ_TASKS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+MASKED_TASKS = ("MASKED_LM",)
+CAUSAL_TASKS = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT")
+LABEL_TASKS = ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION")
+"""Tasks of model classes, as transformers calls them."""
 Objective = Literal["causal", "masked", "seq2seq", "label", "token_label"]
-"""What the model was trained to predict: the next token, masked tokens, a target text, a label of
-the whole input, or a label of each token."""
+"""Prediction of the model: the next token, masked tokens, a target text, or labels of the text or
+of each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a model is. Counts are read off its real attention, not its configuration."""
+    """Properties of a model. Counts come from its real attention, not its configuration."""
 
     name: str
     family: str
     """transformers' `model_type`."""
     architecture: str
-    """The class that was loaded."""
+    """Loaded class."""
     source: str
     n_layers: int
     """Layers with attention in the main block."""
     n_heads: int
-    """Query heads per layer (the most, where layers differ)."""
+    """Query heads per layer (maximum over layers)."""
     n_groups: int | None
-    """Key/value heads per layer (the most, where layers differ); fewer than `n_heads` with
-    grouped queries."""
+    """Key/value heads per layer (maximum over layers); fewer than `n_heads` with grouped
+    queries."""
     head_size: int | None
     blocks: tuple[BlockName, ...]
     is_causal: bool
-    """Does no token of the main block attend to a later one?"""
+    """Does every token of the main block attend only to itself and earlier tokens?"""
     has_lm_head: bool
-    """Did the weights really bring a language-model head?"""
+    """Do the weights include a language-model head?"""
     objective: Objective | None
     max_length: int | None
     n_parameters: int
@@ -68,7 +68,7 @@ def describe(
     source: str,
     notes: tuple[str, ...],
 ) -> ModelInfo:
-    """Everything known about a model, once its wiring is."""
+    """Collect the properties of a wired model."""
     wiring, check, _ = wired
     main = wiring.of_block(wiring.main_block())
     is_causal = wiring.main_block() in wiring.causal_blocks
@@ -98,12 +98,12 @@ def describe(
 
 
 def _check_notes(check: Check) -> tuple[str, ...]:
-    """What the self-check saw that a reader of attention should know."""
+    """Return notes on the self-check that readers of attention should know."""
     notes = []
     if check.unread:
         shown = ", ".join(check.unread[:3]) + (" …" if len(check.unread) > 3 else "")
         notes.append(
-            f"{len(check.unread)} modules take a softmax that is in no official map and is not "
+            f"{len(check.unread)} modules take a softmax that is in no reference map and is not "
             f"read: {shown}"
         )
     if check.depends_on_cache:
@@ -114,13 +114,7 @@ def _check_notes(check: Check) -> tuple[str, ...]:
 def model_facts(
     module: PreTrainedModel, source: str, info: ModelInfo | None
 ) -> list[tuple[str, object]]:
-    """What a notebook shows of a model: name and value, row by row.
-
-    Args:
-        module: the model.
-        source: where it came from.
-        info: what the self-check found out, where it has run.
-    """
+    """Return the rows of a notebook's table; `info` is None before the self-check."""
     facts: list[tuple[str, object]] = [
         ("class", type(module).__name__),
         ("source", source),
@@ -145,33 +139,32 @@ def model_facts(
 
 
 def count_parameters(module: nn.Module) -> int:
-    """The number of the model's weights."""
+    """Return the number of weights."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:
-    """What a model class predicts; None for one without a language-model head.
+    """Return the objective of a model class; None without a language-model head.
 
-    A class may be listed under several objectives (BERT can be a decoder), so causality
-    decides, as it was observed.
+    A class may have several objectives (BERT can be a decoder), so observed causality decides.
     """
-    if _is_for(module, *SEQ2SEQ):
+    if _is_for(module, *SEQ2SEQ_TASKS):
         return "seq2seq"
-    if not is_causal and _is_for(module, *MASKED):
+    if not is_causal and _is_for(module, *MASKED_TASKS):
         return "masked"
-    return "causal" if is_causal and _is_for(module, *CAUSAL) else None
+    return "causal" if is_causal and _is_for(module, *CAUSAL_TASKS) else None
 
 
 def labels_of(module: nn.Module) -> Objective | None:
-    """What a classifier predicts; None for a model that is none."""
+    """Return the objective of a classifier; None for other models."""
     if _is_for(module, "TOKEN_CLASSIFICATION"):
         return "token_label"
-    return "label" if _is_for(module, *LABELS) else None
+    return "label" if _is_for(module, *LABEL_TASKS) else None
 
 
 def is_language_model(module: nn.Module) -> bool:
-    """Does its class put a language-model head on the stack?"""
-    return _is_for(module, *SEQ2SEQ, *MASKED, *CAUSAL)
+    """Has the model's class a language-model head?"""
+    return _is_for(module, *SEQ2SEQ_TASKS, *MASKED_TASKS, *CAUSAL_TASKS)
 
 
 def _is_for(module: nn.Module, *tasks: str) -> bool:
@@ -184,14 +177,14 @@ def _is_for(module: nn.Module, *tasks: str) -> bool:
 
 
 def max_length(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> int | None:
-    """The most tokens the model takes: the smallest limit that anything states."""
+    """Return the maximum number of tokens: the smallest limit in configuration and tokenizer."""
     config = module.config.get_text_config()
     limits = [
         getattr(config, name, None)
         for name in ("max_position_embeddings", "n_positions", "max_source_positions")
     ]
     for table in module.modules():
-        # RoBERTa and its kin count positions from padding_idx + 1 on.
+        # RoBERTa and related families count positions from padding_idx + 1.
         if isinstance(table, nn.Embedding) and table.padding_idx and table.num_embeddings in limits:
             limits.append(table.num_embeddings - table.padding_idx - 1)
     if tokenizer is not None:

@@ -1,13 +1,8 @@
-"""Load a model: a packaged one, a folder, a hub id, or one you already have.
+"""Load a model: packaged, from a folder or the hub, or a live transformers model.
 
-The transformers model inside what people wrap around one.
-
-The random-weights control: a model whose weights are random, except its embeddings.
-
-Clark et al. 2019, section 5: the same architecture with its pre-trained token and position
-embeddings, everything else freshly initialized. If a probe finds syntax in its attention, or a
-head has an effect on a prediction, this comes from the embeddings and the method, not from what
-the model learned.
+`randomized` makes the random-weights control of Clark et al. 2019, section 5: the same architecture
+with its pre-trained token and position embeddings, everything else initialized at random. Structure
+found in its attention comes from the embeddings and the method, not from training.
 """
 
 from __future__ import annotations
@@ -18,7 +13,6 @@ import pickle
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +42,7 @@ from headscope.model.model import Model
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.pinned import PACKAGED, PackagedModel, cache_folder, converted
+from headscope.model.private_api import COMPILED_FORWARD, COMPILED_MODULE, compiled_call
 from headscope.model.processing import Processor, takes_media
 from headscope.model.weight_files import (
     HubOptions,
@@ -65,11 +60,10 @@ if TYPE_CHECKING:
 
 
 def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
-    """The model inside a wrapper, and the tokenizer that came with it; anything else as it is.
+    """Return the model inside a wrapper and the wrapper's tokenizer; other objects unchanged.
 
-    A transformers pipeline, a compiled model (`torch.compile`), a parallel one, a PEFT model
-    (its adapters stay at work in the layers of the model), a SentenceTransformer (the
-    Transformer it pools over). The model is not copied: what is inside is used as it is.
+    Wrappers: a transformers pipeline, a compiled model (`torch.compile`), a parallel one, a PEFT
+    model (with its adapters), a SentenceTransformer. The model is not copied.
     """
     tokenizer: PreTrainedTokenizerBase | None = None
     while not isinstance(source, PreTrainedModel):
@@ -83,11 +77,9 @@ def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
 
 
 def _check_not_compiled(module: PreTrainedModel) -> None:
-    """Refuse code that was compiled in place: it would not pass through the tap."""
+    """Raise InputError for modules compiled in place, whose calls bypass the tap."""
     for name, part in module.named_modules():
-        if part._compiled_call_impl is not None or hasattr(
-            part.forward, "_torchdynamo_orig_callable"
-        ):
+        if compiled_call(part) is not None or hasattr(part.forward, COMPILED_FORWARD):
             raise InputError(
                 f"{name or type(module).__name__} was compiled in place (module.compile() or "
                 "module.forward = torch.compile(…)), so its attention runs where it cannot be "
@@ -96,8 +88,8 @@ def _check_not_compiled(module: PreTrainedModel) -> None:
 
 
 def _inside(source: object) -> object | None:
-    """What a wrapper holds, by what it offers: none of these libraries is needed to ask."""
-    from transformers import Pipeline  # takes its time, and few models come in one
+    """Return the wrapped object, by its attributes: the wrappers' libraries are not imported."""
+    from transformers import Pipeline  # a slow import, rarely needed
 
     if isinstance(source, Pipeline):
         return source.model
@@ -108,7 +100,8 @@ def _inside(source: object) -> object | None:
         _check_adapter(source)
         base: object = get_base_model()
         return base
-    for name in ("_orig_mod", "module", "auto_model"):  # compiled, parallel, sentence_transformers
+    # compiled, parallel, sentence_transformers
+    for name in (COMPILED_MODULE, "module", "auto_model"):
         inner = getattr(source, name, None)
         if isinstance(inner, nn.Module):
             return inner
@@ -124,7 +117,7 @@ def _check_adapter(source: object) -> None:
         raise InputError(
             f"{type(source).__name__} puts learned tokens before every text "
             f"({type(config).__name__}), which the model inside does not do by itself. Load "
-            "adapters that change weights (LoRA and its kin), or the model without them."
+            "adapters that change weights (such as LoRA), or the model without them."
         )
 
 
@@ -154,41 +147,40 @@ def load(
 ) -> Model:
     """Load a model and its tokenizer for tracing and measuring.
 
+    The class with the head that the weights have is chosen. A head that would be initialized at
+    random is never used: see `model.info.has_lm_head`.
+
     Args:
         source: `"minilm"`, `"smollm2"` or `"whisper"` (packaged, or else from the hub), a
-            folder, a hub id such as `"gpt2"`, or a live transformers model (used as it is: not
-            copied, not moved), bare or wrapped: a pipeline, a compiled or parallel model, PEFT
-            adapters, a SentenceTransformer.
-        tokenizer: for a live model that brings none.
-        processor: what prepares images and recordings, for a live model that brings none.
-        name: what to call the model in views and reports ("before fine-tuning"); the name
-            it has by default.
-        device: where to run; a GPU if there is one, else the CPU.
-        dtype: of the weights; `"auto"` keeps what was saved. On a CPU, float32 is fastest.
+            folder, a hub id such as `"gpt2"`, or a live transformers model (neither copied nor
+            moved), also inside a pipeline, a compiled or parallel model, PEFT adapters or a
+            SentenceTransformer.
+        tokenizer: tokenizer for a live model without one.
+        processor: processor of images and recordings for a live model without one.
+        name: name in views and reports ("before fine-tuning"); default: the model's own.
+        device: default: a GPU if there is one, else the CPU.
+        dtype: type of the weights; `"auto"` keeps the saved one. On a CPU, float32 is fastest.
         revision: branch, tag or commit on the hub.
-        trust_remote_code: run code that comes with a model. Off by default.
-        allow_pickle: read weights from `pytorch_model.bin` where there is no safetensors file. Off
-            by default: a pickle can hold other things than numbers.
-        example: inputs for the self-check, where headscope cannot make them up.
-
-    The class with the head the weights really have is chosen. A head that would be
-    initialized at random is never used: `model.info.has_lm_head` says what there is.
+        trust_remote_code: run code that comes with a model.
+        allow_pickle: read weights from `pytorch_model.bin` if there is no safetensors file. A
+            pickle can contain more than numbers.
+        example: inputs for the self-check, if headscope cannot make them.
 
     Raises:
-        ModelNotFound: there is no such model, or no network to get it.
-        ModelError: its files are cut, or its configuration and its weights are not of one model.
-        IntegrityError: a packaged file is not the one that was pinned.
+        ModelNotFound: the model does not exist, or cannot be downloaded.
+        ModelError: its files are cut, or configuration and weights belong to different models.
+        IntegrityError: a packaged file differs from the pinned one.
     """
     if name is not None and not (isinstance(name, str) and name.strip()):
         raise InputError(f"name should be a text that is not empty, not {name!r}.")
-    if source == "":  # which would be the current folder
+    if source == "":  # Path("") is the current folder
         raise InputError("The name of the model is empty. Give a name, a folder, or a model.")
     if example is not None and not isinstance(example, Mapping):
         raise InputError(
             f"example should be inputs by name, such as {{'input_ids': …}}, not {example!r:.60}."
         )
     if not isinstance(source, str | Path):
-        module, its_tokenizer = unwrap(source)
+        module, wrapped_tokenizer = unwrap(source)
         if not isinstance(module, PreTrainedModel):
             raise InputError(
                 f"Cannot load a model from {type(source).__name__}. Give a name, a folder, or a "
@@ -199,31 +191,31 @@ def load(
         processor = processor or _processor_of(source)
         return Model(
             module,
-            tokenizer or its_tokenizer or _own_tokenizer(processor),
+            tokenizer or wrapped_tokenizer or _own_tokenizer(processor),
             name=name or module.config.name_or_path or type(module).__name__,
             example=example,
             processor=processor,
         )
     torch_dtype = _dtype(dtype)
     device = _device(device)
-    place = _find(source, revision)
-    options: HubOptions = {"trust_remote_code": trust_remote_code, **place.options}
+    found = _find(source, revision)
+    options: HubOptions = {"trust_remote_code": trust_remote_code, **found.options}
     with quiet():
         with _refusing(source):
-            check_counts(PretrainedConfig.get_config_dict(place.location, **place.options)[0])
-            config = AutoConfig.from_pretrained(place.location, **options)
-            stored = read_headers(place.location, config, place.options, allow_pickle)
-            module, notes = _module(place.location, config, torch_dtype, options, stored)
+            check_counts(PretrainedConfig.get_config_dict(found.location, **found.options)[0])
+            config = AutoConfig.from_pretrained(found.location, **options)
+            stored = read_headers(found.location, config, found.options, allow_pickle)
+            module, notes = _module(found.location, config, torch_dtype, options, stored)
         if processor is None and takes_media(module):
-            processor = _processor(place.location, options)
-        tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(place.location, options)
+            processor = _processor(found.location, options)
+        tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(found.location, options)
     torch.nn.Module.to(module, device).eval()
     return Model(
         module,
         tokenizer,
-        name=name or place.name,
-        source=place.origin,
-        notes=place.notes + notes,
+        name=name or found.name,
+        source=found.origin,
+        notes=found.notes + notes,
         example=example,
         processor=processor,
     )
@@ -231,18 +223,16 @@ def load(
 
 @contextmanager
 def _refusing(source: str | Path) -> Iterator[None]:
-    """Within the block, every error is reported as a fault of the model's files: they come from
-    anywhere, and transformers raises errors of any kind where they are wrong.
-    """
+    """Within the block, report every error as a ModelError: bad files can raise any kind."""
     try:
         yield
     except HeadscopeError:
         raise
     except Exception as error:
         reason = str(error)
-        # torch's and transformers' own words advise to switch off what protects the reader.
+        # The upstream messages suggest disabling these safety checks.
         if isinstance(error, pickle.UnpicklingError) or "weights_only" in reason:
-            reason = "its pickle holds other things than weights, which are not read."
+            reason = "its pickle contains more than weights, which is not read."
         elif "trust_remote_code" in reason:
             reason = (
                 "it is defined by code that comes with it, which is not run. Use a model of a "
@@ -254,13 +244,13 @@ def _refusing(source: str | Path) -> Iterator[None]:
 
 
 def as_model(model: Model | str | Path | nn.Module) -> Model:
-    """The model itself, or what `load` makes of it."""
+    """Return the model, loading it first if necessary."""
     return model if isinstance(model, Model) else load(model)
 
 
 @dataclass(frozen=True, slots=True)
 class _ModelSource:
-    """Where a model is: what transformers loads it from, and what to say about it."""
+    """Location of a model for transformers, and its description."""
 
     location: str
     name: str
@@ -270,15 +260,22 @@ class _ModelSource:
 
 
 def _find(source: str | Path, revision: str | None) -> _ModelSource:
-    """The place of a packaged model, a folder or a hub id."""
     if isinstance(source, str) and source in PACKAGED:
         packaged = PACKAGED[source]
         is_installed = packaged.installed_version() is not None
         return _in_package(packaged) if is_installed else _instead(packaged, revision)
     if _is_folder(source):
-        folder = _model_folder(Path(source))
-        return _ModelSource(str(folder), Path(source).name, "folder", {"local_files_only": True})
-    return _on_hub(_hub_id(source), revision)
+        folder = Path(source)
+        if not (folder / "config.json").is_file():
+            raise ModelNotFound(
+                f"The folder {str(folder)!r} has no config.json, so it is not a saved transformers "
+                "model. Save one with model.save_pretrained and tokenizer.save_pretrained."
+            )
+        return _ModelSource(str(folder), folder.name, "folder", {"local_files_only": True})
+    name = str(source)
+    if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelNotFound(f"There is no folder {name!r}.")
+    return _on_hub(name, revision)
 
 
 def _in_package(packaged: PackagedModel) -> _ModelSource:
@@ -292,9 +289,9 @@ def _in_package(packaged: PackagedModel) -> _ModelSource:
 
 
 def _instead(packaged: PackagedModel, revision: str | None) -> _ModelSource:
-    """The model that was packaged, from the hub, where the package is not installed."""
+    """Return the hub's version of a packaged model that is not installed."""
     try:
-        place = _on_hub(packaged.hub_id, revision)
+        source = _on_hub(packaged.hub_id, revision)
     except HubUnreachable as error:
         raise HubUnreachable(
             f"The packaged model {packaged.alias!r} is not installed, and the model hub, which "
@@ -302,7 +299,7 @@ def _instead(packaged: PackagedModel, revision: str | None) -> _ModelSource:
             'the folder of a saved model: --model FOLDER, in Python headscope.load("FOLDER").'
         ) from error
     note = f"as published on the hub: the package {packaged.distribution} is not installed"
-    return replace(place, name=packaged.title, notes=(note,))
+    return replace(source, name=packaged.title, notes=(note,))
 
 
 def _on_hub(name: str, revision: str | None) -> _ModelSource:
@@ -320,38 +317,22 @@ def _packaged_folder(packaged: PackagedModel) -> Path:
     convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
     digest = packaged.files[first.name]
     target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
-    return converted(first, target, convert, say=_LOG.warning)
+    return converted(first, target, convert, report=_LOG.warning)
 
 
 def _is_folder(source: str | Path) -> bool:
     try:
         return Path(source).is_dir()
-    except OSError:  # longer than names can be
+    except OSError:  # the name is too long
         return False
 
 
-def _model_folder(folder: Path) -> Path:
-    if not (folder / "config.json").is_file():
-        raise ModelNotFound(
-            f"The folder {str(folder)!r} has no config.json, so it is not a saved transformers "
-            "model. Save one with model.save_pretrained and tokenizer.save_pretrained."
-        )
-    return folder
-
-
-def _hub_id(source: str | Path) -> str:
-    name = str(source)
-    if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise ModelNotFound(f"There is no folder {name!r}.")
-    return name
-
-
 def _device(device: str | torch.device | None) -> torch.device:
-    """The device asked for, after trying that it is there; a GPU or the CPU by default."""
+    """Return the device after a test allocation; default: a GPU or the CPU."""
     try:
         chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError) as error:  # torch raises both for what is not there
+    except (RuntimeError, AssertionError) as error:  # torch raises either
         raise InputError(f"Cannot run on device {str(device)!r}: {error}") from None
     return chosen
 
@@ -372,10 +353,10 @@ def _module(
     options: HubOptions,
     stored: WeightHeaders,
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
-    """The model in the richest class whose weights are all there, and what to say about it."""
+    """Load the model in the largest class whose weights are all stored; return it and notes."""
     notes: tuple[str, ...] = ()
     for model_class in _candidate_classes(config):
-        check_sizes(model_class, deepcopy(config), stored)
+        check_sizes(model_class, copy.deepcopy(config), stored)
         with bounded(stored):
             module, loading = model_class.from_pretrained(
                 location,
@@ -386,7 +367,7 @@ def _module(
                 **options,
             )
         is_base = model_class is AutoModel
-        # No attention depends on the pooler of a bare stack, which many checkpoints lack.
+        # Attention does not depend on the pooler of a bare stack, which many checkpoints lack.
         missing = sorted(
             key for key in loading["missing_keys"] if not (is_base and "pooler" in key)
         )
@@ -406,9 +387,7 @@ def _module(
 
 
 def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
-    """The class the configuration names (its language-model sibling for pre-training
-    classes), or the family's language-model classes; then the bare stack.
-    """
+    """Yield the declared class or the family's language-model classes, then the bare stack."""
     declared = config.architectures[0] if config.architectures else None
     mappings = (
         modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
@@ -429,10 +408,10 @@ def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
 
 
 def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | None:
-    """The model's tokenizer; None for models that read no text."""
+    """Return the model's tokenizer; None for models without text."""
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(location, **options)
-    except Exception as error:  # tokenizers raises bare ones
+    except Exception as error:  # tokenizers raises bare exceptions
         if any(Path(location, name).is_file() for name in ("tokenizer.json", "vocab.txt")):
             raise ModelError(f"The tokenizer of {location!r} cannot be read: {error}") from error
         return None
@@ -440,7 +419,7 @@ def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | 
 
 
 def _processor(location: str, options: HubOptions) -> Processor | None:
-    """What prepares the model's images and recordings; None where nothing does."""
+    """Return the model's processor of images and recordings, or None."""
     from transformers import AutoProcessor
 
     try:
@@ -451,7 +430,6 @@ def _processor(location: str, options: HubOptions) -> Processor | None:
 
 
 def _processor_of(source: object) -> Processor | None:
-    """The processor that a pipeline brings."""
     from transformers import Pipeline
 
     if not isinstance(source, Pipeline):
@@ -469,8 +447,8 @@ _POSITION = re.compile(r"(^|\.)(wpe|\w*position(al)?_?embed\w*|embed_positions?|
 
 
 def kept_parameters(model: Model) -> tuple[str, ...]:
-    """Names of the parameters the control keeps: embeddings of tokens and of absolute
-    positions. Rotary positions have no parameters; relative biases belong to the attention.
+    """Return the names of the parameters that the control keeps: token and absolute position
+    embeddings. Rotary positions have no parameters; relative biases belong to the attention.
     """
     tokens = model.module.get_input_embeddings()
     token_parameters = {id(parameter) for parameter in tokens.parameters()}
@@ -482,20 +460,20 @@ def kept_parameters(model: Model) -> tuple[str, ...]:
 
 
 def randomized(model: Model, seed: int = 0) -> Model:
-    """A copy of the model with random weights, except its embeddings.
+    """Copy the model with random weights, except its embeddings.
 
     The weights are initialized as transformers does for training from scratch. The state of
-    torch's random numbers is left as it was.
+    torch's random generator is restored.
     """
     module = model.module
     with torch.random.fork_rng(devices=[]), quiet():
         torch.manual_seed(seed)
         fresh = type(module)(copy.deepcopy(module.config))
     torch.nn.Module.to(fresh, device=module.device, dtype=module.dtype).eval()
-    ours, theirs = dict(fresh.named_parameters()), dict(module.named_parameters())
+    new_weights, weights = dict(fresh.named_parameters()), dict(module.named_parameters())
     with torch.no_grad():
         for name in kept_parameters(model):
-            ours[name].copy_(theirs[name])
+            new_weights[name].copy_(weights[name])
     return Model(
         fresh,
         model.tokenizer,

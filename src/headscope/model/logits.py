@@ -1,4 +1,4 @@
-"""What a model answers: tokens or labels read off its logits, and names for them."""
+"""Predictions from logits: top tokens or labels, their probabilities and names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 N_ANSWERS = 10
-ROWS_AT_ONCE = 64
-"""Positions whose logits are sorted at a time: vocabularies are large."""
+LOGIT_ROWS = 64
+"""Positions whose logits are sorted at a time, because vocabularies are large."""
 KINDS: dict[Objective, Predicted] = {
     "causal": "next",
     "seq2seq": "next",
@@ -36,39 +36,39 @@ KINDS: dict[Objective, Predicted] = {
 def read_predictions(
     model: Model, outputs: ModelOutput, stacks: Mapping[str, Tokens]
 ) -> Predictions | None:
-    """The likeliest answers of a forward pass over one input; None for a model without logits."""
+    """Return the top predictions for one input; None for a model without logits."""
     logits = getattr(outputs, "logits", None)
     objective = model.info.objective
     if objective is None or not isinstance(logits, Tensor) or logits.shape[0] != 1:
         return None
     kind = KINDS[objective]
     rows = logits[0] if logits.ndim == 3 else logits
-    # A model of speech may write without a stack of its own for it.
+    # A speech model may generate without a decoder stack.
     tokens = stacks.get("decoder") or next(iter(stacks.values()))
     if kind == "label":
-        positions, at = [WHOLE_TEXT], [""]
+        positions, shown = [WHOLE_TEXT], [""]
     else:
         if len(rows) != len(tokens):  # images among the tokens, pooled sequences
             return None
         positions = list(range(len(tokens)))
         if kind == "mask":
-            if model.tokenizer is None:  # which token is the mask is not known
+            if model.tokenizer is None:  # the mask token is unknown
                 return None
             mask = model.tokenizer.mask_token_id
             positions = [i for i in positions if tokens.ids[i] == mask]
-        at = [tokens.tokens[i] for i in positions]
+        shown = [tokens.tokens[i] for i in positions]
         rows = rows[positions]
-    return _likeliest(model, kind, rows, positions, at)
+    return _likeliest(model, kind, rows, positions, shown)
 
 
 def _likeliest(
-    model: Model, kind: Predicted, rows: Tensor, positions: list[int], at: list[str]
+    model: Model, kind: Predicted, rows: Tensor, positions: list[int], shown: list[str]
 ) -> Predictions:
     n = min(N_ANSWERS, rows.shape[-1])
     parts: list[tuple[Tensor, Tensor, Tensor]] = [
         (rows.new_zeros((0, n), dtype=torch.long), rows.new_zeros((0, n)), rows.new_zeros((0, n)))
     ]
-    for some in rows.split(ROWS_AT_ONCE):
+    for some in rows.split(LOGIT_ROWS):
         logits = some.float()
         best = logits.topk(n, dim=-1)
         parts.append((best.indices, best.values, _probabilities(model, logits, best.indices)))
@@ -76,7 +76,7 @@ def _likeliest(
     return Predictions.of(
         kind,
         positions=positions,
-        at=at,
+        at=shown,
         tokens=_names(model, kind, ids),
         ids=ids.astype(np.int64),
         logits=values.astype(np.float32),
@@ -85,9 +85,7 @@ def _likeliest(
 
 
 def _probabilities(model: Model, logits: Tensor, ids: Tensor) -> Tensor:
-    """Of the named answers. Labels that do not exclude one another have one each; a score
-    (regression) has none.
-    """
+    """Return probabilities of ids: softmax, or a sigmoid for each label; NaN for regression."""
     if not has_probabilities(model):
         return torch.full_like(logits.gather(-1, ids), float("nan"))
     if not are_exclusive(model):
@@ -96,14 +94,14 @@ def _probabilities(model: Model, logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def has_probabilities(model: Model) -> bool:
-    """A score (regression) has none."""
+    """Has the model's output probabilities? A regression score has not."""
     config = model.module.config
     is_score = config.problem_type == "regression" or len(label_names(config)) == 1
     return not (model.info.objective == "label" and is_score)
 
 
 def are_exclusive(model: Model) -> bool:
-    """Do answers exclude one another, as tokens do? Labels of a text may not."""
+    """Are answers mutually exclusive, as tokens are? Labels of a text may not be."""
     is_loose = model.module.config.problem_type == "multi_label_classification"
     return not (model.info.objective == "label" and is_loose)
 
@@ -115,7 +113,7 @@ def _names(model: Model, kind: Predicted, ids: np.ndarray) -> list[list[str]]:
 
 
 def answer_names(model: Model, kind: Predicted, ids: list[int]) -> list[str]:
-    """Tokens as people read them, or labels."""
+    """Return readable tokens, or labels."""
     if kind in ("label", "token_label"):
         names = label_names(model.module.config)
         return [names.get(i, str(i)) for i in ids]
@@ -125,16 +123,12 @@ def answer_names(model: Model, kind: Predicted, ids: list[int]) -> list[str]:
 
 
 def label_names(config: PretrainedConfig) -> dict[int, str]:
-    """Labels by number."""
+    """Return the labels by number."""
     return {int(number): str(name) for number, name in (config.id2label or {}).items()}
 
 
 def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
-    """The number of a label or token that someone names.
-
-    Raises:
-        InputError: no such label, or a text of several tokens.
-    """
+    """Return the id of a label or token; raise InputError unless it is exactly one."""
     objective = model.require_objective(f"{name}={answer!r}")
     number = as_integer(answer)
     if objective in ("label", "token_label"):
@@ -148,7 +142,7 @@ def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
     if number is not None:
         n = model.module.config.get_text_config().vocab_size
         if not 0 <= number < n:
-            raise InputError(f"{name}={number} is no token of {model.name}: ids are 0 to {n - 1}.")
+            raise InputError(f"{name}={number} is not a token id of {model.name}: 0 to {n - 1}.")
         return number
     if not isinstance(answer, str) or not answer:
         raise InputError(f"{name} should be a token, as text or by its id, not {answer!r}.")
@@ -164,7 +158,7 @@ def _one_token(model: Model, text: str, name: str) -> int:
     shown = ", ".join(repr(token) for token in speller.spell(ids))
     if len(ids) == 1:
         raise InputError(f"{name}={text!r} is not in the vocabulary of {model.name} ({shown}).")
-    advice = "Give one token; one that begins a word mostly begins with a space, as ' Paris' does."
+    advice = "Give one token. Most tokens that begin a word begin with a space, as ' Paris' does."
     if not text.startswith(" ") and len(_encoded(model, f" {text}")) == 1:
         advice = f"With a space before it, {' ' + text!r}, it is one token."
     raise InputError(

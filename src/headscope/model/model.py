@@ -1,8 +1,4 @@
-"""A model and its tap: trace an input, edit heads, ask for gradients.
-
-Which kind of trace is asked for: of a text or several, of a chat, of an image or a recording,
-of prepared inputs.
-"""
+"""A model and its tap: trace an input, edit heads, compute gradients."""
 
 from __future__ import annotations
 
@@ -18,13 +14,7 @@ from headscope.errors import InputError, MissingObjective, TapUnsupported
 from headscope.model.edits import Edit, check_edit
 from headscope.model.encode import Messages, is_chat
 from headscope.model.identity import structure_of, weights_version
-from headscope.model.info import (
-    ModelInfo,
-    Objective,
-    describe,
-    is_language_model,
-    model_facts,
-)
+from headscope.model.info import ModelInfo, Objective, describe, is_language_model, model_facts
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tapped import Checks, TappedModule
 from headscope.model.trace_media import trace_media
@@ -44,10 +34,10 @@ class Model(TappedModule):
     """A transformers model with a tap on every attention head. Made by `headscope.load`.
 
     Attributes:
-        module: the transformers model, as it was loaded.
+        module: the transformers model.
         tokenizer: its tokenizer, or None.
-        processor: what prepares its images and recordings, or None.
-        name: what to call it in views and reports.
+        processor: its processor of images and recordings, or None.
+        name: its name in views and reports.
     """
 
     def __init__(
@@ -75,7 +65,7 @@ class Model(TappedModule):
 
     @property
     def info(self) -> ModelInfo:
-        """What the model is, and how the tap reads it. The first use runs the self-check."""
+        """Properties of the model and its tap. The first use runs the self-check."""
         wired = self._attach()
         if self._info is None:
             self._info = describe(
@@ -90,11 +80,7 @@ class Model(TappedModule):
 
     @property
     def projections(self) -> Mapping[tuple[BlockName, int], Projection]:
-        """The output projection of each block and layer, head by head, found by value.
-
-        Raises:
-            TapUnsupported: none is proved to be it, with what was seen.
-        """
+        """Output projection of each block and layer, head by head; TapUnsupported if unproven."""
         from headscope.model.tap.projection import find_projections
 
         version = weights_version(self.module)
@@ -157,30 +143,28 @@ class Model(TappedModule):
         effects: bool = False,
         truncate: bool = True,
     ) -> Trace | list[Trace]:
-        """Everything one input does in every attention head.
+        """Trace one input: the attention and vectors of every head.
 
         Args:
             text: a text; several texts, for a list of traces; a chat (dicts with `role` and
                 `content`), by the model's template; or prepared inputs of one row
                 (`{"pixel_values": …}`).
             pair: a second text for each, as in sentence-pair tasks.
-            image: a Pillow image, the name of a file, an array of `row column color`; or a list
-                of them. The model's processor prepares it.
-            audio: the name of a WAV file, samples at the rate the model takes, or
-                `(samples, rate)`.
-            target: what the decoder reads, for encoder-decoders.
-            generate: let the model continue by up to so many tokens (greedily), and trace
-                them too. In encoder-decoders it writes the decoder's side.
+            image: a Pillow image, a file name, an array of `row column color`; or a list of
+                these. The model's processor prepares it.
+            audio: the name of a WAV file, samples at the model's rate, or `(samples, rate)`.
+            target: the decoder's input, for encoder-decoders.
+            generate: maximum number of tokens to generate greedily and trace too. In
+                encoder-decoders these are the decoder's.
             vectors: also keep queries, keys, values, head outputs and hidden states.
-            scores: also keep what the softmax was taken of. By default only where that is
-                more than `scale · q·k` (position biases, caps).
+            scores: also keep the scores before the softmax. Default: only if they are more than
+                `scale · q·k` (position biases, caps).
             layers: keep only these; attention grows with the square of the length.
-            norms: also keep how long each value is behind the output projection, for
-                `trace.by_norm()` and `trace.measure(over="norm")`.
-            effects: also run the text with each head switched off, alone, and keep what the model
-                then predicts (`trace.effects`): its ten likeliest answers, or the vector of a plain
-                encoder. It costs some tens of forward passes.
-            truncate: cut a text that is too long, with a warning; else it is an error.
+            norms: also keep the norm of each projected value, for `trace.norm_weighted()` and
+                `trace.measure(over="norm")`.
+            effects: also ablate each head alone and keep the predictions (`trace.effects`): the
+                top ten, or the vector of a plain encoder. Costs some tens of forward passes.
+            truncate: cut a long text with a warning; otherwise raise an error.
         """
         options = TraceOptions(vectors, scores, layers, norms, effects, generate, truncate)
         return trace_any(self, text, pair, target, (image, audio), options)
@@ -188,13 +172,13 @@ class Model(TappedModule):
     def predict(
         self, text: str, pair: str | None = None, *, target: str | None = None, generate: int = 0
     ) -> Predictions:
-        """What the model predicts for a text, without its attention: prints as a table.
+        """Predict without tracing attention; the result prints as a table.
 
         Args:
             text: the text.
             pair: a second text, as in sentence-pair tasks.
-            target: what the decoder reads, for encoder-decoders.
-            generate: let the model continue by up to so many tokens first.
+            target: the decoder's input, for encoder-decoders.
+            generate: maximum number of tokens to generate first.
 
         Raises:
             MissingObjective: the model is a plain encoder, which predicts nothing.
@@ -205,8 +189,8 @@ class Model(TappedModule):
 
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
-        """Within the block, the model runs with these edits: in `trace`, `gradients`,
-        `generate` and any forward pass of `model.module`. Blocks nest.
+        """Apply edits within the block: to `trace`, `gradients`, `generate` and any forward pass
+        of `model.module`. Blocks nest.
 
             with model.edit(hs.ablate(3, 5), hs.set_attention(2, 1, query=4, key=0, weight=1.0)):
                 trace = model.trace(text)
@@ -228,20 +212,20 @@ class Model(TappedModule):
         seed: int = 0,
         truncate: bool = True,
     ) -> Gradients:
-        """∂L/∂a for every layer and head, with the model's own objective or any scalar.
+        """Compute ∂L/∂a for every layer and head, for the model's own objective or any scalar.
 
-        Causal models predict each next token; encoders with a masked-language head predict
-        15 % of the tokens, replaced by the mask token (which ones, `seed` decides);
-        encoder-decoders predict `target`; classifiers the label they find likeliest.
+        Causal models predict each next token. Encoders with a masked-language head predict 15 % of
+        the tokens, which the mask token replaces. Encoder-decoders predict `target`; classifiers
+        their most likely label.
 
         Args:
             text: the text.
             pair: a second text, as in sentence-pair tasks.
-            target: what L is about instead: a label of a classifier, the token after the text
-                (causal models) or at its masks (masked ones), both as −log p; or a function of
-                the model's output, which is L itself. In encoder-decoders what the decoder reads.
-            seed: decides which tokens are masked.
-            truncate: cut a text that is too long, with a warning; else it is an error.
+            target: another L: a label of a classifier, the token after the text (causal models) or
+                at its masks (masked ones), both as −log p; or a function of the model's output,
+                which is L itself. In encoder-decoders, the decoder's input.
+            seed: seed for the choice of masked tokens.
+            truncate: cut a long text with a warning; otherwise raise an error.
 
         Raises:
             MissingObjective: the weights have no head that predicts, so there is no loss.
@@ -251,7 +235,7 @@ class Model(TappedModule):
         return gradients_of_text(self, text, pair, target=target, seed=seed, truncate=truncate)
 
     def require_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer, or an error that says how to give one."""
+        """Return the tokenizer; raise InputError if there is none."""
         if self.tokenizer is None:
             raise InputError(
                 f"{self.name} has no tokenizer. Load it with one: headscope.load(model, "
@@ -260,7 +244,7 @@ class Model(TappedModule):
         return self.tokenizer
 
     def require_processor(self) -> Processor:
-        """The processor, or an error that says how to give one."""
+        """Return the processor; raise InputError if there is none."""
         if self.processor is None:
             raise InputError(
                 f"{self.name} has no processor for images and recordings. Load it with one: "
@@ -270,16 +254,16 @@ class Model(TappedModule):
         return self.processor
 
     def require_objective(self, purpose: str) -> Objective:
-        """The model's objective, or an error that says why there is none."""
+        """Return the objective; raise MissingObjective if the model predicts nothing."""
         if self.info.objective is None:
-            why = (
+            reason = (
                 f"its class {self.info.architecture} predicts nothing headscope has a loss for"
                 if is_language_model(self.module)
                 else "its weights have no language-model head and no classifier"
             )
             raise MissingObjective(
                 f"{purpose} needs a model that predicts tokens or labels, but {self.name} does "
-                f"not: {why}. Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM, "
+                f"not: {reason}. Load a checkpoint with its head (a …ForCausalLM, …ForMaskedLM, "
                 "…ForConditionalGeneration or …ForSequenceClassification)."
             )
         return self.info.objective
@@ -289,8 +273,9 @@ class Model(TappedModule):
         self._info = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the model for another process. The edits in effect stay in effect there, in
-        all threads; the self-check runs anew if that is another machine, or has other libraries.
+        """Pickle the model for another process, with the edits in effect for all its threads.
+
+        The self-check runs again on another machine or with other libraries.
         """
         make = functools.partial(
             Model,
@@ -308,7 +293,7 @@ class Model(TappedModule):
         return f"<Model {self.name}: {type(self.module).__name__}>"
 
     def _repr_html_(self) -> str:
-        """A table for notebooks. It never runs the self-check, which may take a while."""
+        """Return a table for notebooks, without running the slow self-check."""
         return facts_table(self.name, model_facts(self.module, self._source, self._info))
 
 
@@ -329,28 +314,28 @@ def trace_any(
     media: tuple[object | None, object | None],
     options: TraceOptions,
 ) -> Trace | list[Trace]:
-    """See `Model.trace`; `media` are the image and the recording."""
-    has_media = any(one is not None for one in media)
+    """Trace by the kind of input; see `Model.trace`. `media` are the image and the recording."""
+    has_media = any(medium is not None for medium in media)
     if isinstance(text, Mapping):
         if pair is not None or target is not None or has_media or options.generate:
             raise InputError("Prepared inputs take no pair, image, audio, target or generate.")
         return trace_inputs(model, text, options)
     if has_media:
         if pair is not None or not (text is None or isinstance(text, str) or is_chat(text)):
-            raise InputError("Beside an image or a recording goes one text, or one chat.")
+            raise InputError("With an image or a recording, text must be one text or one chat.")
         return trace_media(model, text, *media, _as_one(target, "target"), options)
     if text is None:
         raise InputError("There is nothing to trace: give a text, an image or a recording.")
     if is_chat(text) or isinstance(text, str | bytes) or not isinstance(text, Sequence):
-        second, aim = _as_one(pair, "pair"), _as_one(target, "target")
+        second, decoder_text = _as_one(pair, "pair"), _as_one(target, "target")
         if second is not None and is_chat(text):
-            raise InputError("A chat takes no pair: its messages are its parts.")
-        return trace_text(model, text, second, aim, options)
+            raise InputError("pair= cannot be combined with chat messages.")
+        return trace_text(model, text, second, decoder_text, options)
     texts = cast("Sequence[str]", text)
     pairs, targets = (_as_many(texts, x, n) for x, n in ((pair, "pair"), (target, "target")))
     return [
-        trace_text(model, one, second, aim, options)
-        for one, second, aim in zip(texts, pairs, targets, strict=True)
+        trace_text(model, single, second, decoder_text, options)
+        for single, second, decoder_text in zip(texts, pairs, targets, strict=True)
     ]
 
 

@@ -1,9 +1,8 @@
-"""Norm-weighted attention: what is really moved, in place of where it is looked.
+"""Norm-weighted attention: attention weighted by the norm of the projected value.
 
-n[i,j] = a[i,j] · ‖v_j W_O^h‖, the attention times the length of what it fetches: the key's value,
-its bias included, through the head's slice of the output projection, whose own bias is left out.
-Each row is divided by its sum, so that every query counts as much as it does under plain
-attention, and every metric's formula stays as it is. Kobayashi et al. 2020.
+n[i,j] = a[i,j] · ‖v_j W_O^h‖. The value includes its bias; the output projection's own bias is left
+out. Each row is divided by its sum, so that every query counts as under plain attention and
+formulas of metrics do not change. Kobayashi et al. 2020.
 """
 
 from __future__ import annotations
@@ -21,15 +20,10 @@ from headscope.results.trace import Block
 
 
 class NormWeights:
-    """A reader that hands on each layer's attention weighted by norms.
+    """A reader that weights each layer's attention by norms and passes it on.
 
-    Args:
-        model: whose output projections are known (`Model.projections`).
-        reader: who reads the weighted attention.
-
-    Attributes:
-        n_empty: rows of real queries without any length (a head whose values are all 0); they stay
-            0, so they add nothing to sums of attention.
+    `n_empty` counts rows of real queries whose norms are all 0; they stay 0, so they add nothing to
+    sums of attention.
     """
 
     def __init__(self, model: Model, reader: LayerReader) -> None:
@@ -39,7 +33,7 @@ class NormWeights:
         self.n_empty = 0
 
     def __call__(self, attention: Attention) -> None:
-        """Weigh one layer and hand it on."""
+        """Weight one layer and pass it on."""
         moved = attention.weights * self._lengths(attention)[:, :, None]
         total = moved.sum(-1, keepdim=True)
         is_empty = total <= 0
@@ -53,7 +47,7 @@ class NormWeights:
             self.n_empty += int(real.sum())
 
     def _lengths(self, attention: Attention) -> Tensor:
-        """`batch head key`, in the precision of the weights or better."""
+        """Return `batch head key`, in the precision of the weights or better."""
         if attention.values is None:
             raise TapUnsupported(
                 f"The tap does not see the values of {self._model.info.family}, so over='norm' "
@@ -63,13 +57,13 @@ class NormWeights:
 
 
 def add_lengths(model: Model, block: Block) -> Block:
-    """The block of a trace with `lengths` (`layer head key`): ‖v_j W_O^h‖."""
+    """Add `lengths` (`layer head key`) to the block of a trace: ‖v_j W_O^h‖."""
     values = block.values.transpose("layer", "group", "key", "value_neuron").values
     lengths = [
         model.projections[block.name, int(layer)]
-        .value_lengths(torch.from_numpy(np.nan_to_num(of_layer))[None])[0]
+        .value_lengths(torch.from_numpy(np.nan_to_num(layer_values))[None])[0]
         .numpy()
-        for layer, of_layer in zip(block.data["layer"].values, values, strict=True)
+        for layer, layer_values in zip(block.data["layer"].values, values, strict=True)
     ]
     return replace(
         block, data=block.data.assign(lengths=(("layer", "head", "key"), np.stack(lengths)))

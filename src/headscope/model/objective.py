@@ -1,10 +1,8 @@
-"""How the loss depends on each attention weight: ∂L/∂a with the model's own objective, or of any
-scalar that someone gives.
+"""Gradients of a loss with respect to attention weights, ∂L/∂a.
 
-The parameters are frozen for the pass, so the backward computes no gradient but those of
-activations, and each layer's ∂L/∂a is handed over as soon as it is known.
-
-What a loss is about: the model's own objective, an answer that someone names, or any scalar.
+L is the model's own objective, −log p of a named answer, or any scalar of the output. Parameters
+are frozen during the pass, so only gradients of activations are computed. Each layer's ∂L/∂a is
+passed on as soon as it is computed.
 """
 
 from __future__ import annotations
@@ -37,29 +35,21 @@ if TYPE_CHECKING:
     from headscope.attention import BlockName
 
 NOTHING = -100
-"""Label of a position that predicts nothing, as PyTorch's cross-entropy has it."""
+"""Label of a position without a prediction, as in PyTorch's cross-entropy."""
 
 Scalar = Callable[[ModelOutput], Tensor]
-"""A function of a model's output: one number for each row of the batch, or one for a single row."""
+"""Function of a model's output: one number for each row of the batch, or one for a single row."""
 Target = str | int | Scalar
 
 
 def target_labels(
-    model: Model,
-    inputs: Mapping[str, Tensor],
-    is_text: Tensor,
-    target: str | int | None,
+    model: Model, inputs: Mapping[str, Tensor], is_text: Tensor, target: str | int | None
 ) -> Tensor:
-    """`document position`: the answers whose cross-entropy is the loss, in step with the logits.
+    """Return the labels of the cross-entropy, aligned with the logits: `document position`.
 
-    For a classifier the labels it predicts itself, or `target`. For a language model `target` is
-    the token after the text, or at its masks.
-
-    Args:
-        model: with a head that predicts.
-        inputs: padded.
-        is_text: `document position`, true for tokens that are neither padding nor special.
-        target: a label or a token.
+    For a classifier they are its own predictions, or `target`. For a language model `target` is
+    the token after the text, or at its masks. `is_text`, `document position`, is true for tokens
+    that are neither padding nor special.
     """
     objective = model.require_objective("A loss")
     answer = None if target is None else find_answer(model, target)
@@ -85,14 +75,14 @@ def target_labels(
     if not masks.any(1).all():
         raise InputError(
             f"{model.name} predicts tokens at its mask token "
-            f"({model.require_tokenizer().mask_token}), and a text has none: write it where "
+            f"({model.require_tokenizer().mask_token}), and a text lacks it: write it where "
             f"{target!r} should stand."
         )
     return torch.where(masks, answer, NOTHING)
 
 
 def check_loss_target(model: Model, target: str | int | None, scalar: str | None) -> None:
-    """Refuse what cannot be asked of the model, before anything runs."""
+    """Raise InputError or MissingObjective for an unsuitable target, before the model runs."""
     if scalar is not None:
         return
     objective = model.require_objective("A loss")
@@ -100,21 +90,21 @@ def check_loss_target(model: Model, target: str | int | None, scalar: str | None
         _check_exclusive(model)
     if target is not None and objective == "seq2seq":
         raise InputError(
-            f"{model.name} is an encoder-decoder: what its decoder reads is each document's "
-            f"meta['target'], so target={target!r} says nothing."
+            f"{model.name} is an encoder-decoder: its decoder reads each document's "
+            f"meta['target'], so target={target!r} cannot be used."
         )
     if target is not None:
         find_answer(model, target)
 
 
 def _check_exclusive(model: Model) -> None:
-    """A cross-entropy is about labels of which one is right."""
+    """Raise MissingObjective unless exactly one label is right."""
     config = model.module.config
     if len(label_names(config)) < 2 or config.problem_type == "multi_label_classification":
-        what = config.problem_type or "a single score"
+        prediction = config.problem_type or "a single score"
         raise MissingObjective(
-            f"{model.name} predicts {what}, which has no cross-entropy. Give a function of its "
-            "output: target=lambda output: output.logits[:, 0]."
+            f"{model.name} predicts {prediction}, which has no cross-entropy. Give a function of "
+            "its output: target=lambda output: output.logits[:, 0]."
         )
 
 
@@ -125,7 +115,7 @@ def _logits(model: Model, inputs: Mapping[str, Tensor]) -> Tensor:
 
 
 def scalar_values(scalar: Scalar, outputs: ModelOutput, n_rows: int) -> Tensor:
-    """`document`: what a user's function makes of the model's output, checked."""
+    """Return a user's scalar for each document, checked."""
     values = scalar(outputs)
     if not isinstance(values, Tensor) or not values.is_floating_point():
         raise InputError(
@@ -142,7 +132,7 @@ def scalar_values(scalar: Scalar, outputs: ModelOutput, n_rows: int) -> Tensor:
 
 
 def name_scalar(scalar: Scalar) -> str:
-    """`module:function`, by which workers and resumed runs find a function again."""
+    """Return `module:function`, by which workers and resumed runs import a function."""
     name = f"{getattr(scalar, '__module__', '?')}:{getattr(scalar, '__qualname__', '?')}"
     try:
         is_there = import_scalar(name) is scalar
@@ -157,7 +147,7 @@ def name_scalar(scalar: Scalar) -> str:
 
 
 def import_scalar(name: str) -> Scalar:
-    """The function that `name_scalar` named."""
+    """Import the function that `name_scalar` named."""
     module, _, path = name.partition(":")
     function: Scalar = importlib.import_module(module)  # type: ignore[assignment]
     for part in path.split("."):
@@ -170,13 +160,13 @@ MASKED_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossInputs:
-    """What the model is asked to predict: inputs, and for each position the right token.
+    """Inputs and labels of a loss.
 
     Attributes:
-        inputs: of one row, as the model takes them.
-        labels: `1 position`, -100 where nothing is predicted; in step with the logits.
+        inputs: inputs of one row.
+        labels: `1 position`, -100 without a prediction; aligned with the logits.
         predicted: positions of the predicted tokens in the predicting stack.
-        stack_tokens: the tokens as the model sees them.
+        stack_tokens: tokens of the inputs by stack.
         scalar: a user's function of the output, instead of the cross-entropy of `labels`.
     """
 
@@ -188,23 +178,17 @@ class LossInputs:
 
 
 def gradients_of_text(
-    model: Model,
-    text: str,
-    pair: str | None,
-    *,
-    target: Target | None,
-    seed: int,
-    truncate: bool,
+    model: Model, text: str, pair: str | None, *, target: Target | None, seed: int, truncate: bool
 ) -> Gradients:
-    """See `Model.gradients`."""
+    """Compute gradients; see `Model.gradients`."""
     objective = "scalar" if callable(target) else model.require_objective("A gradient of the loss")
-    question = make_loss_inputs(model, text, pair, target=target, seed=seed, truncate=truncate)
+    loss_inputs = make_loss_inputs(model, text, pair, target=target, seed=seed, truncate=truncate)
     by_layer: dict[BlockName, dict[int, np.ndarray]] = {}
 
     def keep(site: Site, gradient: Tensor) -> None:
         by_layer.setdefault(site.block, {})[site.layer] = to_numpy(gradient[0])
 
-    loss = backward(model, question, keep)
+    loss = backward(model, loss_inputs, keep)
     blocks: dict[str, xr.DataArray] = {
         block: xr.DataArray(
             np.stack([by_layer[block][layer] for layer in sorted(by_layer[block])]),
@@ -217,7 +201,7 @@ def gradients_of_text(
     about = {"model": model.name, "objective": objective, "seed": seed}
     if target is not None:
         about["target"] = getattr(target, "__name__", "?") if callable(target) else target
-    return Gradients(loss, blocks, question.stack_tokens, question.predicted, about)
+    return Gradients(loss, blocks, loss_inputs.stack_tokens, loss_inputs.predicted, about)
 
 
 def make_loss_inputs(
@@ -229,15 +213,15 @@ def make_loss_inputs(
     seed: int = 0,
     truncate: bool = True,
 ) -> LossInputs:
-    """The question about a text: the model's own objective, a named answer, or any scalar."""
-    read = _read_by_decoder(model, target)
+    """Make the inputs of a loss: the model's own objective, a named answer, or any scalar."""
+    decoder_text = _decoder_text(model, target)
     encoded, stacks, inputs = encode_for(
-        model, text, pair, target=read, generate=0, truncate=truncate
+        model, text, pair, target=decoder_text, generate=0, truncate=truncate
     )
     if callable(target):
         return LossInputs(inputs, torch.zeros((1, 0), dtype=torch.long), (), stacks, target)
     objective = model.require_objective("A loss")
-    if objective in ("label", "token_label") or (target is not None and read is None):
+    if objective in ("label", "token_label") or (target is not None and decoder_text is None):
         is_text = ~torch.tensor([encoded.tokens.special])
         labels = target_labels(model, inputs, is_text, target)
         predicted = [] if objective == "label" else (labels[0] != NOTHING).nonzero()[:, 0].tolist()
@@ -248,13 +232,13 @@ def make_loss_inputs(
     ids = torch.tensor([stacks[stack].ids])
     if ids.shape[1] < 2:
         raise InputError("One token has no next token to predict. Give a longer text.")
-    # The logits at a position are about the token after it.
+    # The logits at a position predict the next token.
     labels = torch.cat([ids[:, 1:], torch.full((1, 1), NOTHING)], dim=1)
     return LossInputs(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
 
 
-def _read_by_decoder(model: Model, target: Target | None) -> str | None:
-    """The target of an encoder-decoder is the text that its decoder reads."""
+def _decoder_text(model: Model, target: Target | None) -> str | None:
+    """Return the target of an encoder-decoder: the decoder's input."""
     if "decoder" not in model.info.blocks:
         return None
     if target is not None and not isinstance(target, str):
@@ -266,7 +250,6 @@ def _read_by_decoder(model: Model, target: Target | None) -> str | None:
 
 
 def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> LossInputs:
-    """The text with some of its tokens masked, and those as the labels."""
     chosen = choose_masked([i for i, special in enumerate(tokens.special) if not special], seed)
     ids, labels = mask_tokens(model, inputs["input_ids"], [chosen])
     shown = list(tokens.tokens)
@@ -277,7 +260,7 @@ def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) 
 
 
 def choose_masked(candidates: Sequence[int], seed: int | Sequence[int]) -> list[int]:
-    """15 % of the candidate positions, at least one; which ones, the seed decides."""
+    """Choose 15 % of the candidate positions by the seed, at least one."""
     n = max(1, round(MASKED_SHARE * len(candidates)))
     return sorted(np.random.default_rng(seed).choice(candidates, n, replace=False).tolist())
 
@@ -285,9 +268,7 @@ def choose_masked(candidates: Sequence[int], seed: int | Sequence[int]) -> list[
 def mask_tokens(
     model: Model, ids: Tensor, chosen: Sequence[Sequence[int]]
 ) -> tuple[Tensor, Tensor]:
-    """`row position`: ids with the mask token at each row's chosen positions, and labels
-    with the tokens that stood there.
-    """
+    """Replace each row's chosen positions by the mask token; return ids and labels."""
     mask_id = model.require_tokenizer().mask_token_id
     if mask_id is None:
         raise InputError(f"The tokenizer of {model.name} has no mask token.")
@@ -299,15 +280,12 @@ def mask_tokens(
 
 
 def backward(
-    model: Model, question: LossInputs, on_gradient: Callable[[Site, Tensor], None]
+    model: Model, loss_inputs: LossInputs, on_gradient: Callable[[Site, Tensor], None]
 ) -> float:
-    """Run forward and backward; hand over each layer's ∂L/∂a, last layer first.
-
-    Returns the loss.
-    """
+    """Run forward and backward, pass on each layer's ∂L/∂a, last layer first; return the loss."""
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
     with torch.enable_grad(), model.attached(tap), frozen(model.module):
-        loss = loss_of(model.module(**model.to_device(question.inputs)), question)
+        loss = loss_of(model.module(**model.to_device(loss_inputs.inputs)), loss_inputs)
         loss.backward()
     return loss.item()
 
@@ -316,19 +294,15 @@ def backward(
 def with_loss(
     model: Model, inputs: Mapping[str, Tensor], labels: Tensor, scalar: Scalar | None = None
 ) -> Iterator[tuple[np.ndarray, Callable[[LayerReader], None]]]:
-    """Run forward over a batch; within the block, its losses and a way to run backward.
+    """Run a batch forward; within the block, provide its losses and a function to run backward.
 
-    Args:
-        model: with a head that predicts.
-        inputs: padded.
-        labels: `document position`, -100 where nothing is predicted; in step with the logits.
-        scalar: a function of the output to take instead of the cross-entropies.
+    `labels` are as in `LossInputs`, `document position`; `scalar` replaces the cross-entropies.
 
     Yields:
-        `document 2`, the sum of each document's cross-entropies and their number; and a
-        function that hands each layer's attention to a reader with its `gradients`, last
-        layer first. The loss is the sum over documents of each one's mean, so a document's
-        gradients do not depend on its batch.
+        `document 2`, the sum of each document's cross-entropies and their number; and a function
+        that passes each layer's attention to a reader with its `gradients`, last layer first.
+        The loss is the sum over documents of each one's mean, so a document's gradients do not
+        depend on its batch.
     """
     kept: dict[tuple[BlockName, int], Attention] = {}
     readers: list[LayerReader] = []
@@ -338,12 +312,12 @@ def with_loss(
             attention.without_vectors(), weights=attention.weights.detach()
         )
 
-    def hear(site: Site, gradient: Tensor) -> None:
+    def read_gradient(site: Site, gradient: Tensor) -> None:
         attention = replace(kept.pop((site.block, site.layer)), gradients=gradient)
         for reader in readers:
             reader(attention)
 
-    tap = Attachment(reader=keep, on_gradient=hear, returns_weights=False)
+    tap = Attachment(reader=keep, on_gradient=read_gradient, returns_weights=False)
     with torch.enable_grad(), model.attached(tap), frozen(model.module):
         losses = measure_losses(model.module(**model.to_device(inputs)), labels, scalar)
 
@@ -355,9 +329,7 @@ def with_loss(
 
 
 def measure_losses(outputs: ModelOutput, labels: Tensor, scalar: Scalar | None) -> Tensor:
-    """`document 2`: the sum of a document's losses, and of how many; a user's scalar counts as
-    one.
-    """
+    """Return sum and number of each document's losses, `document 2`; a user's scalar is one."""
     if scalar is None:
         return losses_of(outputs["logits"], labels)
     values = scalar_values(scalar, outputs, len(labels))
@@ -365,7 +337,7 @@ def measure_losses(outputs: ModelOutput, labels: Tensor, scalar: Scalar | None) 
 
 
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """`document 2`: the sum of cross-entropies in nats, and of how many tokens."""
+    """Return the sum of cross-entropies in nats and their number: `document 2`."""
     labels = labels.to(logits.device)
     logits = logits if logits.ndim == 3 else logits[:, None]  # one label for the whole text
     is_predicted = labels != NOTHING
@@ -376,18 +348,18 @@ def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack((sums, is_predicted.sum(1).to(losses)), dim=-1)
 
 
-def loss_of(outputs: ModelOutput, question: LossInputs) -> Tensor:
-    """Mean cross-entropy, in nats, of the predicted answers; or the user's scalar."""
-    if question.scalar is not None:
-        return scalar_values(question.scalar, outputs, 1)[0]
+def loss_of(outputs: ModelOutput, loss_inputs: LossInputs) -> Tensor:
+    """Return the mean cross-entropy of the predicted answers, in nats, or the user's scalar."""
+    if loss_inputs.scalar is not None:
+        return scalar_values(loss_inputs.scalar, outputs, 1)[0]
     logits: Tensor = outputs["logits"]
-    labels, rows = question.labels.to(logits.device), logits.reshape(-1, logits.shape[-1])
+    labels, rows = loss_inputs.labels.to(logits.device), logits.reshape(-1, logits.shape[-1])
     return functional.cross_entropy(rows, labels.flatten(), ignore_index=NOTHING)
 
 
 @contextmanager
 def frozen(module: torch.nn.Module) -> Iterator[None]:
-    """Parameters ask for no gradient within the block."""
+    """Within the block, parameters require no gradient."""
     trained = [p for p in module.parameters() if p.requires_grad]
     for parameter in trained:
         parameter.requires_grad_(False)

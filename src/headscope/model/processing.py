@@ -1,7 +1,4 @@
-"""From a text, an image and a recording to a model's inputs, by the family's own processor.
-
-Images and recordings that a user gives, as pixels and samples.
-"""
+"""Read images and recordings, and prepare a model's inputs by the family's own processor."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from torch import Tensor
 
 from headscope.errors import InputError
 from headscope.model.encode import Messages, check_contents, n_placed_images, written_chat
-from headscope.model.tap.reference import takes
+from headscope.model.tap.forward_pass import takes
 from headscope.model.weight_files import quiet
 from headscope.results.media import Media
 
@@ -33,8 +30,9 @@ SOUND = "a recording: the name of a WAV file, samples, or (samples, rate)"
 
 
 def read_image(image: object) -> Image.Image:
-    """An image in colors: from a file's name, from Pillow, or from an array of
-    `row column [color]`, bytes or shares of 1.
+    """Read an image as RGB from a file name, a Pillow image or an array.
+
+    An array is `row column [color]`, in bytes or shares of 1.
     """
     if isinstance(image, Image.Image):
         return _in_colors(image)
@@ -51,7 +49,7 @@ def read_image(image: object) -> Image.Image:
 
 
 def _in_colors(image: Image.Image) -> Image.Image:
-    """Upright, as its camera noted, and in bytes of red, green and blue."""
+    """Rotate the image upright by its EXIF data and convert it to RGB bytes."""
     if not image.width or not image.height:
         raise InputError(f"The image has no pixels: it is {image.width} × {image.height}.")
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
@@ -63,7 +61,6 @@ def _in_colors(image: Image.Image) -> Image.Image:
 
 
 def _bytes(pixels: np.ndarray) -> np.ndarray:
-    """`row column [color]` as bytes."""
     if (
         not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4)))
         or not pixels.size
@@ -85,12 +82,10 @@ def _bytes(pixels: np.ndarray) -> np.ndarray:
 
 
 def read_sound(audio: object, rate: int) -> np.ndarray:
-    """Samples of one channel at `rate` a second, float32 from -1 to 1.
+    """Read one channel of samples at the model's `rate` per second, float32 from -1 to 1.
 
-    Args:
-        audio: the name of a WAV file; samples at `rate`; or samples and their rate. Several
-            channels (`sample channel`) are averaged.
-        rate: what the model was trained on.
+    `audio` is the name of a WAV file, samples at `rate`, or samples and their rate. Several
+    channels (`sample channel`) are averaged.
     """
     recorded_rate = rate
     if isinstance(audio, str | os.PathLike):
@@ -119,7 +114,7 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
     mono = _one_channel(samples)
     if recorded_rate == rate:
         return mono
-    from scipy.signal import resample_poly  # which takes as long to import as torch
+    from scipy.signal import resample_poly  # a slow import
 
     common = math.gcd(int(recorded_rate), rate)
     return np.asarray(
@@ -143,67 +138,66 @@ def _one_channel(samples: np.ndarray) -> np.ndarray:
 
 
 def _floats(samples: np.ndarray) -> np.ndarray:
-    """Whole numbers as WAV files hold them, as shares of the largest."""
+    """Convert integer samples of WAV files to shares of the largest."""
     if samples.dtype.kind == "f":
         return samples.astype(np.float32)
-    if samples.dtype == np.uint8:  # the one type of WAV files that has no sign
+    if samples.dtype == np.uint8:  # the only unsigned type of WAV files
         return ((samples.astype(np.float32)) - 128) / 128
     if samples.dtype.kind != "i":
         raise InputError(f"Samples should be numbers, not {samples.dtype}.")
     return (samples / -float(np.iinfo(samples.dtype).min)).astype(np.float32)
 
 
-def _file(name: str | os.PathLike[str], what: str) -> Path:
+def _file(name: str | os.PathLike[str], content: str) -> Path:
     path = Path(name)
     if not path.is_file():
-        raise InputError(f"There is no file {str(path)!r} to read {what} from.")
+        raise InputError(f"There is no file {str(path)!r} to read {content} from.")
     return path
 
 
-def _array(given: object, what: str) -> np.ndarray:
-    """An array from whatever holds numbers (a torch tensor too)."""
+def _array(values: object, expected: str) -> np.ndarray:
+    """Convert numbers to an array, also from a torch tensor."""
     for name in ("detach", "cpu"):
-        given = getattr(given, name, lambda given=given: given)()
+        values = getattr(values, name, lambda values=values: values)()
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError:  # parts of different shapes
-        raise InputError(f"Expected {what}, not parts of different shapes.") from None
+        raise InputError(f"Expected {expected}, not parts of different shapes.") from None
     if array.dtype.kind not in "uif":
-        raise InputError(f"Expected {what}, not {type(given).__name__}.")
+        raise InputError(f"Expected {expected}, not {type(values).__name__}.")
     return array
 
 
 Processor = Callable[..., Mapping[str, object]]
-"""What prepares the inputs of a model; transformers has several kinds, without a common base."""
+"""Preparer of a model's inputs; transformers has several kinds, without a common base."""
 MEDIA_INPUTS = ("pixel_values", "input_features", "input_values")
-"""The inputs that hold images or sound, whatever the family."""
+"""Inputs of images or sound, in all families."""
 
 
 @runtime_checkable
 class SoundProcessor(Protocol):
-    """The part of a processor that prepares recordings."""
+    """Part of a processor that prepares recordings."""
 
     sampling_rate: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """What the model is given, and what it is of."""
+    """Inputs of a model, and the media in them."""
 
     inputs: dict[str, Tensor]
     media: Media
 
 
 def takes_media(module: torch.nn.Module) -> bool:
-    """Does the model take an image or a sound?"""
+    """Does the model read images or sound?"""
     return any(name in inspect.signature(module.forward).parameters for name in MEDIA_INPUTS)
 
 
 def _check_reads_text(model: Model) -> None:
-    """Refuse a text beside an image or a recording that is all the model takes."""
     main = model.module.main_input_name
     if main in MEDIA_INPUTS and not takes(model.module, "input_ids"):
-        hint = " What its decoder reads is the target: target='…'."
+        hint = " Pass the decoder's text as target='…'."
         raise InputError(
             f"{model.name} reads no text beside its {main}: leave it out."
             + hint * bool(model.module.config.is_encoder_decoder)
@@ -211,8 +205,9 @@ def _check_reads_text(model: Model) -> None:
 
 
 def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
-    """Refuse ids that stand for an image or a recording where nothing but ids is given: the model
-    would read the placeholder as a word.
+    """Raise InputError for placeholder ids without an image or a recording.
+
+    The model would read the placeholder as a word.
     """
     ids = inputs.get("input_ids")
     if not isinstance(ids, Tensor) or any(
@@ -234,13 +229,13 @@ def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
 
 
 def image_processor(processor: object) -> Any:
-    """The part of a processor that prepares images, or None."""
+    """Return the part of a processor that prepares images, or None."""
     part = getattr(processor, "image_processor", None)
     return processor if part is None and hasattr(processor, "image_mean") else part
 
 
 def sound_processor(processor: object) -> SoundProcessor | None:
-    """The part of a processor that prepares recordings, or None."""
+    """Return the part of a processor that prepares recordings, or None."""
     part: SoundProcessor | None = getattr(processor, "feature_extractor", None)
     return processor if part is None and isinstance(processor, SoundProcessor) else part
 
@@ -248,22 +243,15 @@ def sound_processor(processor: object) -> SoundProcessor | None:
 def prepare(
     model: Model, text: str | Messages | None, image: object | None, audio: object | None
 ) -> Prepared:
-    """Inputs of one row, as the model's processor makes them.
-
-    Args:
-        model: with its processor.
-        text: a text, a chat, or None.
-        image: an image, or a list of them.
-        audio: a recording.
-    """
+    """Prepare inputs of one row with the model's processor, from a text or chat, images, audio."""
     processor = model.require_processor()
-    given_images = image if isinstance(image, list) else [image]
-    if not given_images:
+    image_list = image if isinstance(image, list) else [image]
+    if not image_list:
         raise InputError("image is an empty list. Give at least one image, or leave it out.")
-    images = [read_image(one) for one in given_images if one is not None]
+    images = [read_image(item) for item in image_list if item is not None]
     if images and image_processor(processor) is None:
         raise InputError(f"{model.name} reads no image: its processor prepares none.")
-    given: dict[str, object] = {"images": images} if images else {}
+    arguments: dict[str, object] = {"images": images} if images else {}
     sound, rate = None, 0
     if audio is not None:
         listener = sound_processor(processor)
@@ -272,18 +260,18 @@ def prepare(
         rate = int(listener.sampling_rate)
         sound = read_sound(audio, rate)
         is_whole = getattr(processor, "feature_extractor", None) is not None
-        given |= {"audio" if is_whole else "raw_speech": sound, "sampling_rate": rate}
+        arguments |= {"audio" if is_whole else "raw_speech": sound, "sampling_rate": rate}
     if text is not None:
         _check_reads_text(model)
     prompt = _prompt(model, processor, text, len(images))
     if prompt is not None:
-        given["text"] = prompt
+        arguments["text"] = prompt
         tokenizer = model.tokenizer
         if tokenizer is not None and tokenizer.bos_token and prompt.startswith(tokenizer.bos_token):
-            given["add_special_tokens"] = False  # a template wrote it
+            arguments["add_special_tokens"] = False  # the template wrote it
     with quiet():
         try:
-            encoding = processor(**given, return_tensors="pt")
+            encoding = processor(**arguments, return_tensors="pt")
         except (TypeError, ValueError) as error:
             raise InputError(f"{model.name}'s processor refused the input: {error}") from error
     inputs = _tensors(model, encoding)
@@ -295,7 +283,7 @@ def prepare(
 def _prompt(
     model: Model, processor: Processor, text: str | Messages | None, n_images: int
 ) -> str | None:
-    """What the processor reads beside images: with a placeholder for each of them."""
+    """Return the processor's text, with a placeholder for each image."""
     placeholder = getattr(processor, "image_token", None) if n_images else None
     if text is None:
         if placeholder is None and n_images and getattr(processor, "tokenizer", None) is not None:
@@ -319,7 +307,7 @@ def _prompt(
 
 
 def _from_template(model: Model, processor: Processor, messages: Messages, n_images: int) -> str:
-    """A chat as its model reads it. Images that no message places go before the first text."""
+    """Apply the chat template. Images that no message contains come before the first text."""
     chat = [dict(message) for message in messages]
     check_contents(chat)
     n_placed = n_placed_images(chat)
@@ -336,7 +324,7 @@ def _from_template(model: Model, processor: Processor, messages: Messages, n_ima
 
 
 def _tensors(model: Model, encoding: Mapping[str, object]) -> dict[str, Tensor]:
-    """The tensors that the model's forward pass takes, in the type of its weights."""
+    """Return the tensors of the model's parameters, in the dtype of its weights."""
     parameters = inspect.signature(model.module.forward).parameters
     takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     dtype = model.module.dtype
@@ -352,7 +340,7 @@ def _check_length(model: Model, inputs: Mapping[str, Tensor]) -> None:
     if ids is None:
         return
     if len(ids) != 1:
-        raise InputError(f"The processor made {len(ids)} rows of the input; a trace is of one.")
+        raise InputError(f"The processor made {len(ids)} rows of the input; a trace has one.")
     if limit is not None and ids.shape[1] > limit:
         raise InputError(
             f"The input has {ids.shape[1]} tokens; {model.name} takes {limit}. Shorten the text."
@@ -360,7 +348,7 @@ def _check_length(model: Model, inputs: Mapping[str, Tensor]) -> None:
 
 
 def seen_images(pixels: Tensor | None, processor: Any) -> tuple[np.ndarray, ...]:
-    """The images that normalized pixels (`… color row column`) stand for, as bytes."""
+    """Undo the normalization of pixels (`… color row column`); return the images as bytes."""
     if pixels is None or pixels.ndim < 4 or pixels.shape[-3] != 3:
         return ()
     values = pixels.detach().float().cpu().reshape(-1, *pixels.shape[-3:]).numpy()

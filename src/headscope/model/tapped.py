@@ -1,5 +1,6 @@
-"""A transformers model whose attention can be read and changed: where it happens is found on first
-use, once for each kind of input.
+"""A transformers model whose attention can be read and edited.
+
+The sites of attention are found on first use, once for each kind of input.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from headscope.attention import Attention, LayerReader
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit
 from headscope.model.identity import has_own_code
+from headscope.model.private_api import SUPPORTS_SDPA
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.check_cache import check_key, environment, load_check, store_check
-from headscope.model.tap.dispatch import AllRead, Attachment, uses_of
-from headscope.model.tap.example import media_of
+from headscope.model.tap.dispatch import AllRead, Attachment, attached_to
+from headscope.model.tap.forward_pass import media_of, uncached
 from headscope.model.tap.interface import locked_modules, modules_of
-from headscope.model.tap.reference import uncached
 from headscope.model.tap.sites import Wiring
 from headscope.model.tap.tap import Tap
 
 Checks = tuple[str, frozenset[str] | None, list[tuple[Wiring, Check]]]
-"""Where self-checks were made, the media of the model's own one, and all of them."""
+"""Environment of the self-checks, media of the model's own check, and all checks."""
 OUT_OF_TABLE = "index out of range in self"
-"""What torch says of a row that a table of embeddings does not have."""
+"""torch's message for an id beyond the embedding table."""
 
 
 class Wired(NamedTuple):
-    """Where attention happens for one kind of input, how that was checked, and the tap for it."""
+    """Wiring for one kind of input, its check, and its tap."""
 
     wiring: Wiring
     check: Check
@@ -43,11 +44,7 @@ class Wired(NamedTuple):
 
 
 class TappedModule:
-    """A module and the taps on it: what `Model` is, apart from texts.
-
-    Attributes:
-        module: the transformers model, as it was loaded.
-    """
+    """A transformers model, `module`, and its taps: the base of `Model`, without texts."""
 
     def __init__(
         self,
@@ -60,33 +57,27 @@ class TappedModule:
         self._example = example
         self._is_from_files = is_from_files
         self._wired: dict[frozenset[str], Wired] = {}
-        """By the media that the forward pass is given: images change where attention happens."""
+        """By the media among the inputs: images change the sites of attention."""
         self._own_media: frozenset[str] | None = None
 
     @property
     def wiring(self) -> Wiring:
-        """Where the model's attention happens, given what the self-check made up itself."""
+        """Sites of attention for the self-check's own inputs."""
         return self._attach().wiring
 
     def wiring_for(self, inputs: Mapping[str, object]) -> Wiring:
-        """Where attention happens when the model is given these inputs. An image or a sound
-        that the self-check has not seen yet is checked first, with these very inputs.
-        """
+        """Return the sites for these inputs. New kinds of media are checked with them first."""
         return self._attach(inputs).wiring
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits in effect for this thread, outermost first. Edits act on the module, so
-        those made through another `Model` over the same module are among them.
-        """
-        if not self._wired and not uses_of(modules_of(self.module)):
+        """Edits in effect for this thread, outermost first, also those of other `Model`s."""
+        if not self._wired and not attached_to(modules_of(self.module)):
             return ()
         return self._attach().tap.edits()
 
     def _attach(self, inputs: Mapping[str, object] | None = None) -> Wired:
-        """The wiring, its check and the tap for a forward pass with the media of `inputs`;
-        without, for what the self-check makes up or was given as `example`.
-        """
+        """Return wiring, check and tap for the media of `inputs`, or for the self-check's own."""
         media = self._own_media if inputs is None else media_of(inputs)
         if media in self._wired and not self._wired[media].tap.is_current():
             self._forget()
@@ -99,12 +90,11 @@ class TappedModule:
         return self._wired[media]
 
     def _forget(self) -> None:
-        """Forget every self-check: layers were replaced, moved or taken away since."""
+        """Drop every self-check, because layers were replaced, moved or removed."""
         self._wired.clear()
         self._own_media = None
 
     def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
-        """Run the self-check; returns the media it was run with."""
         example = self._example
         if inputs is not None and media_of(inputs) != media_of(example or {}):
             example = self.to_device(inputs) if media_of(inputs) else None
@@ -115,27 +105,25 @@ class TappedModule:
         return wiring.media
 
     def _checked(self, example: Mapping[str, object] | None) -> tuple[Wiring, Check]:
-        """The self-check, or the one that is remembered of the same files."""
+        """Run the self-check, or load the cached check of the same files."""
         key = check_key(self.module) if self._is_from_files and example is None else None
-        known = None if key is None else load_check(key)
-        if known is not None:
-            return known
+        cached = None if key is None else load_check(key)
+        if cached is not None:
+            return cached
         wiring, check = wire(self.module, example)
         if key is not None:
             store_check(key, wiring, check)
         return wiring, check
 
     def _checks(self) -> Checks:
-        """The self-checks made so far, for a copy of the module in another process."""
+        """Return the self-checks so far, for a copy of the module in another process."""
         wired = [(wiring, check) for wiring, check, _ in self._wired.values()]
         return environment(), self._own_media, wired
 
     def _trust(self, checks: Checks) -> None:
-        """Take over checks of the same module by another process, if that ran on this machine with
-        these libraries; else the module is checked anew.
-        """
-        where, own_media, wired = checks
-        if where == environment():
+        """Accept checks of another process, if it ran on this machine with these libraries."""
+        origin, own_media, wired = checks
+        if origin == environment():
             self._own_media = own_media
             self._wired = {w.media: Wired(w, check, Tap(self.module, w)) for w, check in wired}
 
@@ -148,15 +136,15 @@ class TappedModule:
         returns_weights: bool = True,
         inputs: Mapping[str, object] | None = None,
     ) -> Iterator[None]:
-        """Within the block, `reader` is called with every layer's `Attention` of any forward
-        pass of `model.module`, whoever runs it (`generate` too).
+        """Within the block, call `reader` with every layer's `Attention` of any forward pass of
+        `model.module`, also within `generate`.
 
         Args:
-            reader: what to call; it should reduce, and not keep, what it is given.
-            scores: also hand over the scores, which the softmax was taken of.
-            returns_weights: let the model return its attention if asked to. Off, each
+            reader: the callback; it should reduce its input, not keep it.
+            scores: also pass the scores before the softmax.
+            returns_weights: let the model return its attention if requested. Otherwise each
                 layer's attention is freed before the next is computed.
-            inputs: what the model will be given, where that holds an image or a sound.
+            inputs: the model's inputs, if they include an image or a recording.
         """
         attachment = Attachment(reader=reader, wants_scores=scores, returns_weights=returns_weights)
         with self.attached(attachment, inputs):
@@ -166,10 +154,9 @@ class TappedModule:
     def attached(
         self, attachment: Attachment, inputs: Mapping[str, object] | None = None
     ) -> Iterator[None]:
-        """Like `tapped`, with everything the tap can do."""
-        if attachment.returns_weights or not getattr(self.module, "_supports_sdpa", False):
-            # Fused attention returns None in place of weights. Classes that do not support
-            # it were never written for that.
+        """Attach to the model within the block, with all options of the tap."""
+        if attachment.returns_weights or not getattr(self.module, SUPPORTS_SDPA, False):
+            # Fused attention returns None instead of weights; classes without its support may fail.
             attachment = replace(attachment, returns_weights=True)
         with self._attach(inputs).tap.attached(attachment):
             try:
@@ -178,9 +165,9 @@ class TappedModule:
                 if str(error) != OUT_OF_TABLE:
                     raise
                 raise InputError(
-                    "A token's number is beyond the model's table of embeddings: the tokenizer "
-                    "and the weights are not of one model. Load the tokenizer that was saved with "
-                    "the model."
+                    "A token id is beyond the model's table of embeddings: the tokenizer "
+                    "and the weights belong to different models. Load the tokenizer that was "
+                    "saved with the model."
                 ) from error
 
     def run(
@@ -191,8 +178,9 @@ class TappedModule:
         scores: bool = False,
         **options: object,
     ) -> ModelOutput:
-        """One forward pass, its attention handed to `reader` layer by layer, without
-        gradients; at most one layer's attention is held. Returns the model's output.
+        """Run one forward pass without gradients and pass each layer's attention to `reader`.
+
+        At most one layer's attention is in memory. Returns the model's output.
         """
         to_device = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
@@ -205,15 +193,15 @@ class TappedModule:
             return outputs
 
     def read(self, inputs: Mapping[str, object], reader: LayerReader) -> None:
-        """One forward pass for its attention alone, which is handed to `reader` layer by layer.
+        """Run one forward pass only for its attention, which `reader` gets layer by layer.
 
-        It ends after the last layer's attention, where the self-check proved that this changes
-        nothing; what the model computes later, a NaN among it, is then never seen. It runs to its
-        end where anything else is attached: edits, hooks, modules that are moved between devices.
+        The pass ends after the last layer's attention if the self-check proved that the attention
+        stays the same. Later values, including NaN, are then never computed. With other
+        attachments, hooks or offloaded modules the pass runs to its end.
         """
         modules = modules_of(self.module)
         stops = self.wiring_for(inputs).stops
-        if stops is None or uses_of(modules) or has_own_code(modules):
+        if stops is None or attached_to(modules) or has_own_code(modules):
             self.run(inputs, reader)
             return
         attachment = Attachment(reader=reader, returns_weights=False, stops=True)
@@ -226,35 +214,31 @@ class TappedModule:
             self.module(**(uncached(self.module) if stops == "uncached" else {}) | to_device)
 
     def to_device(self, inputs: Mapping[str, object]) -> dict[str, object]:
-        """Inputs on the model's device."""
+        """Move inputs to the model's device."""
         device = self.module.device
         return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
 
     def _wired_for(self, edits: Sequence[Edit]) -> Wired:
-        """The model's own wiring; or, where edits name a block that only an image or a sound
-        brings, the wiring that one traced before was read by.
-        """
-        of_text = self._attach()
-        named = {edit.block for edit in edits if isinstance(edit, Edit)} - {None}
-        known = [of_text, *self._wired.values()]
-        return next((wired for wired in known if named <= set(wired.wiring.blocks)), of_text)
+        """Return the model's own wiring, or that of traced media if only it has these blocks."""
+        own = self._attach()
+        blocks = {edit.block for edit in edits if isinstance(edit, Edit)} - {None}
+        candidates = [own, *self._wired.values()]
+        return next((wired for wired in candidates if blocks <= set(wired.wiring.blocks)), own)
 
 
 def once(reader: LayerReader) -> LayerReader:
-    """A reader of one forward pass, which a second pass inside it would mislead: it refuses to read
-    a layer twice.
-    """
+    """Wrap a reader of one forward pass so that reading a layer twice raises TapUnsupported."""
     seen: set[tuple[str, int]] = set()
 
     def read(attention: Attention) -> None:
-        place = attention.block, attention.layer
-        if place in seen:
+        key = attention.block, attention.layer
+        if key in seen:
             raise TapUnsupported(
                 f"Layer {attention.layer} ({attention.block}) was read twice: the model ran again "
                 "inside its own forward pass. If a hook of yours runs it, remove the hook while "
                 "headscope reads, or let it run a copy of the model."
             )
-        seen.add(place)
+        seen.add(key)
         reader(attention)
 
     return read

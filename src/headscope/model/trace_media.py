@@ -1,15 +1,10 @@
-"""Traces of images and recordings, alone or beside a text; and the tokens they are made of.
+"""Trace images and recordings, alone or with a text, and locate their tokens.
 
-Which part of an image each token is of: found by changing the image, not by the model's name.
-
-A strip of pixels is changed, and the keys of a first layer are compared: tokens that change read
-from the strip. Rows and columns of strips give each token its rectangle. In the tower that reads
-the image, the first layer's keys come before anything mixes tokens. In the language model behind
-it they come after, so all heads of the tower are silenced for the comparison: what is left of it
-treats each token alone. Class tokens, registers and tokens that read the whole image (those of a
-resampler) have no rectangle.
-
-Which part of a recording each token is of: from the lengths the model itself computes.
+Patches are found by changing strips of pixels: tokens whose first-layer keys change read from the
+strip. Strips in rows and columns give each token its rectangle. Keys of a language model behind a
+tower follow the tower's attention, so all its heads are ablated for the comparison. Class tokens,
+registers and resampler tokens have no rectangle. Frames of recordings follow from the lengths that
+the model itself computes.
 """
 
 from __future__ import annotations
@@ -59,13 +54,13 @@ if TYPE_CHECKING:
 def find_frames(
     config: PretrainedConfig, listener: SoundProcessor, inputs: Mapping[str, Tensor], n_tokens: int
 ) -> list[Frame] | None:
-    """The stretch of the recording that each of `n_tokens` stands for.
+    """Return the interval of the recording for each of `n_tokens`.
 
-    From samples: the strides of the convolutions that the configuration lists, if they give this
-    number of tokens. From a spectrogram: the hops that one token spans, if that is a whole number.
+    From samples: the strides of the configured convolutions, if they give this number of tokens.
+    From a spectrogram: the hops per token, if that is a whole number.
 
     Returns:
-        None where neither is so: the tokens are then not known to be frames.
+        None if neither holds; the tokens may then not be frames.
     """
     rate = int(listener.sampling_rate)
     step = _samples_a_token(config, listener, inputs, n_tokens)
@@ -98,45 +93,39 @@ def _samples_a_token(
 
 
 N_STRIPS = 16
-"""Of an image whose model does not say how large its patches are."""
-WHOLE = (0.0, 1.0)
+"""Strips of an image if the model states no patch size."""
+WHOLE_SIDE = (0.0, 1.0)
 NOISE = 0.5
-"""How far pixels are moved: normalized pixels are of size 1."""
+"""Change of pixels; normalized pixels have size 1."""
 
 
 class _Read(Exception):
-    """The layer that was asked for has been read; the rest of the model need not run."""
+    """Ends the forward pass once the layer was read."""
 
 
 def find_patches(
     model: Model, inputs: Mapping[str, Tensor], block: BlockName, tower: BlockName
 ) -> list[Patch | None] | None:
-    """The rectangle of the image that each token of a stack is of, None for those without.
+    """Return the rectangle of the image for each token of `block`, or None for a token.
 
-    Args:
-        model: the model.
-        inputs: with `pixel_values`, `… color row column`.
-        block: whose tokens.
-        tower: the block that reads the image; may be the same.
-
-    Returns:
-        None where the tap sees no keys, or pixels do not come as images.
+    `tower` is the block that reads the image (`pixel_values`, `… color row column`). The result is
+    None if the tap sees no keys, or pixels are not in images.
     """
     pixels = inputs["pixel_values"]
     if pixels.ndim < 4:
         return None
     wiring = model.wiring_for(inputs)
     layer = wiring.of_block(block)[0].layer
-    silenced: tuple[Edit, ...] = ()
+    ablated: tuple[Edit, ...] = ()
     if block != tower:
-        silenced = tuple(
+        ablated = tuple(
             ablate(site.layer, head, block=tower)
             for site in wiring.of_block(tower)
             for head in range(site.n_heads)
         )
 
     def keys(values: Tensor) -> Tensor | None:
-        return _first_keys(model, {**inputs, "pixel_values": values}, block, layer, silenced)
+        return _first_keys(model, {**inputs, "pixel_values": values}, block, layer, ablated)
 
     original = keys(pixels)
     if original is None:
@@ -145,7 +134,7 @@ def find_patches(
     noise = noise.to(pixels)
 
     def changed(mask: Tensor) -> np.ndarray:
-        """Which tokens change with the pixels of a mask."""
+        """Return which tokens change with the pixels of a mask."""
         other = keys(pixels + noise * mask)
         assert other is not None
         size = original.abs().amax(-1)
@@ -154,7 +143,7 @@ def find_patches(
 
     height, width = pixels.shape[-2:]
     strips = [
-        _strips(size, step)
+        [(start, min(start + step, size)) for start in range(0, size, step)]
         for size, step in zip((height, width), _steps(model, height, width), strict=True)
     ]
     by_axis = []
@@ -170,7 +159,7 @@ def find_patches(
 
 
 def _images(pixels: Tensor, changed: Callable[[Tensor], np.ndarray]) -> np.ndarray:
-    """`image token`: which tokens change with a whole image."""
+    """Return which tokens change with a whole image: `image token`."""
     n_images = int(np.prod(pixels.shape[:-3]))
     rows = []
     for number in range(n_images):
@@ -187,7 +176,7 @@ def _first_keys(
     layer: int,
     edits: tuple[Edit, ...],
 ) -> Tensor | None:
-    """`token feature` of one layer's keys; the model stops there."""
+    """Return one layer's keys, `token feature`, and stop the model there."""
     kept: list[Tensor] = []
 
     def read(attention: Attention) -> None:
@@ -204,7 +193,7 @@ def _first_keys(
 
 
 def _steps(model: Model, height: int, width: int) -> tuple[int, int]:
-    """Height and width of the model's patches, where it says."""
+    """Return height and width of the model's patches, or of strips if it states none."""
     size = _setting(model.module.config, "patch_size")
     if isinstance(size, int) and size > 0:
         return size, size
@@ -214,15 +203,10 @@ def _steps(model: Model, height: int, width: int) -> tuple[int, int]:
 
 
 def _setting(config: PretrainedConfig, name: str) -> object:
-    """A setting of the configuration's vision part, or of the configuration."""
     for part in (getattr(config, "vision_config", None), config):
         if (value := getattr(part, name, None)) is not None:
             return value
     return None
-
-
-def _strips(size: int, step: int) -> list[tuple[int, int]]:
-    return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 
 def _rectangles(
@@ -232,20 +216,20 @@ def _rectangles(
     strips: list[list[tuple[int, int]]],
     size: tuple[int, int],
 ) -> list[Patch | None]:
-    """Patches from which strips (`strip token`) and images (`image token`) move a token."""
+    """Make patches from the strips (`strip token`) and images (`image token`) that move a token."""
     edges: list[tuple[int, tuple[float, float], tuple[float, float]] | None] = []
     for token in range(rows.shape[1]):
         down = _run(rows[:, token], strips[0], size[0])
         across = _run(columns[:, token], strips[1], size[1])
         (read,) = np.nonzero(images[:, token])
-        is_all = len(rows) * len(columns) > 1 and down == across == WHOLE
+        is_all = len(rows) * len(columns) > 1 and down == across == WHOLE_SIDE
         if down is None or across is None or len(read) != 1 or is_all:
             edges.append(None)
         else:
             edges.append((int(read[0]), down, across))
-    to_device = [edge for edge in edges if edge is not None]
-    tops = sorted({down for _, down, _ in to_device})
-    lefts = sorted({across for _, _, across in to_device})
+    located = [edge for edge in edges if edge is not None]
+    tops = sorted({down for _, down, _ in located})
+    lefts = sorted({across for _, _, across in located})
     return [
         None
         if edge is None
@@ -263,17 +247,17 @@ def _rectangles(
 
 
 def _run(moved: np.ndarray, strips: list[tuple[int, int]], size: int) -> tuple[float, float] | None:
-    """The shares of the image between which strips move a token, if they are neighbors."""
+    """Return the start and end of the strips that move a token, if they are adjacent."""
     (numbers,) = np.nonzero(moved)
     if len(numbers) == 0 or numbers[-1] - numbers[0] + 1 != len(numbers):
         return None
     return strips[numbers[0]][0] / size, strips[numbers[-1]][1] / size
 
 
-SHORT = 0.1
-"""Seconds below which a recording may be too short for a model to make a frame of it."""
-SPAN = 0.5
-"""Seconds of the stretches into which `by_word` joins frames."""
+SHORT_SECONDS = 0.1
+"""Shorter recordings may be too short for one frame."""
+SPAN_SECONDS = 0.5
+"""Length of the spans into which `by_word` joins frames."""
 
 
 def trace_media(
@@ -284,10 +268,10 @@ def trace_media(
     target: str | None,
     options: TraceOptions,
 ) -> Trace:
-    """See `Model.trace`."""
+    """Trace media; see `Model.trace`."""
     generate = whole_number("generate", options.generate, 0)
     prepared = prepare(model, text, image, audio)
-    with _telling_of_short_sounds(model, prepared.media):
+    with _reporting_short_sounds(model, prepared.media):
         inputs, n_given = _with_decoder(model, prepared.inputs, target, generate)
         trace = run_trace(model, inputs, {}, options, n_cut=0)
     stacks = _text_stacks(model, trace, inputs, n_given)
@@ -295,20 +279,20 @@ def trace_media(
     sounds = _sound_stacks(model, trace, inputs, prepared)
     n_cut = sum(_n_cut(tokens, prepared.media.seconds) for tokens in sounds.values())
     if n_cut:
-        _tell_of_cut(model, next(iter(sounds.values())), prepared.media, options)
+        _report_cut(model, next(iter(sounds.values())), prepared.media, options)
         trace = replace(trace, provenance={**trace.provenance, "n_cut": n_cut})
     return trace.with_tokens(stacks | sounds, prepared.media)
 
 
 @contextmanager
-def _telling_of_short_sounds(model: Model, media: Media) -> Iterator[None]:
-    """Within the block, whatever a model says of a very short recording is told as such."""
+def _reporting_short_sounds(model: Model, media: Media) -> Iterator[None]:
+    """Within the block, report errors on a very short recording as InputError."""
     try:
         yield
     except HeadscopeError:
         raise
     except (RuntimeError, ValueError) as error:
-        if media.sound is None or media.seconds >= SHORT:
+        if media.sound is None or media.seconds >= SHORT_SECONDS:
             raise
         raise InputError(
             f"{model.name} cannot read a recording of {len(media.sound)} samples "
@@ -317,57 +301,58 @@ def _telling_of_short_sounds(model: Model, media: Media) -> Iterator[None]:
 
 
 def _n_cut(tokens: Tokens, seconds: float) -> int:
-    """How many frames more the whole recording would have made."""
     last = tokens.media_tokens[-1] if tokens.media_tokens else None
-    if not isinstance(last, Frame) or seconds - last.end <= max(SHORT, 2 * (last.end - last.start)):
-        return 0  # what the last frames look at reaches beyond their strides
-    return round((seconds - last.end) / (last.end - last.start))
+    if not isinstance(last, Frame):
+        return 0
+    length = last.end - last.start
+    if seconds - last.end <= max(SHORT_SECONDS, 2 * length):
+        return 0  # the last frames read beyond their strides
+    return round((seconds - last.end) / length)
 
 
-def _tell_of_cut(model: Model, tokens: Tokens, media: Media, options: TraceOptions) -> None:
+def _report_cut(model: Model, tokens: Tokens, media: Media, options: TraceOptions) -> None:
     last = tokens.media_tokens[-1]
     assert isinstance(last, Frame)
-    told = f"The recording lasts {media.seconds:.1f} s and {model.name} reads {last.end:.1f} s"
+    message = f"The recording lasts {media.seconds:.1f} s and {model.name} reads {last.end:.1f} s"
     if not options.truncate:
-        raise InputError(f"{told}. Shorten it, or pass truncate=True to cut it.")
-    warn(f"{told}: the rest was cut.", TruncationWarning)
+        raise InputError(f"{message}. Shorten it, or pass truncate=True to cut it.")
+    warn(f"{message}: the rest was cut.", TruncationWarning)
 
 
 def _with_decoder(
     model: Model, inputs: dict[str, Tensor], target: str | None, generate: int
 ) -> tuple[dict[str, Tensor], int]:
-    """Inputs with what the decoder reads or the model writes, and how many tokens of the
-    sequence it goes on with were given.
-    """
+    """Add the decoder's input or generated tokens; return the inputs and the prompt's length."""
     check_target(model, target, generate, has_decoder=bool(model.module.config.is_encoder_decoder))
     if generate:
         return _written(model, inputs, generate)
     if target is not None:
         tokenizer = model.require_tokenizer()
         limit = model.info.max_length
-        aim = list(encode(tokenizer, target, max_length=limit, as_target=True).tokens.ids)
+        encoded = encode(tokenizer, target, max_length=limit, as_target=True)
+        target_ids = list(encoded.tokens.ids)
         start = decoder_start(model)
-        ids = aim[:-1] if aim[0] == start else [start, *aim[:-1]]
+        ids = target_ids[:-1] if target_ids[0] == start else [start, *target_ids[:-1]]
         return inputs | {"decoder_input_ids": torch.tensor([ids])}, len(ids)
-    given = inputs.get("input_ids")
-    return inputs, 0 if given is None else given.shape[1]
+    prompt = inputs.get("input_ids")
+    return inputs, 0 if prompt is None else prompt.shape[1]
 
 
 def _written(model: Model, inputs: dict[str, Tensor], n: int) -> tuple[dict[str, Tensor], int]:
-    """Inputs with up to n tokens that the model writes, and how many it was given."""
+    """Add up to n generated tokens; return the inputs and the prompt's length."""
     ids = let_write(model, inputs, n)
     if model.module.config.is_encoder_decoder:
         start = decoder_start(model)
         if int(ids[0, 0]) != start:
             ids = torch.cat([torch.tensor([[start]]), ids], 1)
         return inputs | {"decoder_input_ids": ids}, 1
-    given = inputs["input_ids"]
-    longer = {name: _longer(value, given, ids.shape[1]) for name, value in inputs.items()}
-    return longer | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, given.shape[1]
+    prompt = inputs["input_ids"]
+    longer = {name: _longer(value, prompt, ids.shape[1]) for name, value in inputs.items()}
+    return longer | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, prompt.shape[1]
 
 
 def _longer(value: Tensor, ids: Tensor, n: int) -> Tensor:
-    """An input with a number for each id, with zeros for those that were written."""
+    """Extend an input with one number per id by zeros for generated tokens."""
     if value.shape != ids.shape:
         return value
     return torch.cat([value, value.new_zeros(1, n - ids.shape[1])], 1)
@@ -376,12 +361,14 @@ def _longer(value: Tensor, ids: Tensor, n: int) -> Tensor:
 def _text_stacks(
     model: Model, trace: Trace, inputs: Mapping[str, Tensor], n_given: int
 ) -> dict[str, Tokens]:
-    """Tokens of the stacks that read ids, with those that the model wrote marked."""
+    """Return the tokens of the stacks that read ids, with generated ones marked."""
     stacks = {}
     for stack, name in IDS_OF_STACK.items():
         ids = inputs.get(name)
-        known = trace.stack_tokens.get(stack)
-        if ids is None or known is None or model.tokenizer is None or ids.shape[1] != len(known):
+        numbered = trace.stack_tokens.get(stack)
+        if ids is None or numbered is None or model.tokenizer is None:
+            continue
+        if ids.shape[1] != len(numbered):
             continue
         listed = ids[0].tolist()
         start = decoded_tokens(model.tokenizer, listed[:n_given])
@@ -390,14 +377,7 @@ def _text_stacks(
 
 
 def _tower(trace: Trace, name: BlockName, stacks: Container[str]) -> BlockName | None:
-    """The block that reads an image or a sound: of that name, or the main one where it reads
-    no text.
-
-    Args:
-        trace: of the input.
-        name: of the block, if there is one for such media alone.
-        stacks: those that read text.
-    """
+    """Return the block that reads media: that of this name, or a main block without text."""
     if name in trace.blocks:
         return name
     main = trace.main.name
@@ -411,7 +391,6 @@ def _image_stacks(
     stacks: Mapping[str, Tokens],
     media: Media,
 ) -> dict[str, Tokens]:
-    """Tokens of the tower that reads the image, and of a text with the image's tokens in it."""
     if "pixel_values" not in inputs or not media.images:
         return {}
     tower = _tower(trace, "vision", stacks)
@@ -429,7 +408,6 @@ def _image_stacks(
 
 
 def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
-    """Tokens of a sequence of patches; what is no patch is special."""
     extra = itertools.count()
     names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
     bare = Tokens.of(names, special=[patch is None for patch in patches])
@@ -437,7 +415,7 @@ def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
 
 
 def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
-    """A text with patches in it: each is shown as one, is its own word, and no part of the text."""
+    """Make tokens of a text with patches: each patch is a word outside the text."""
     text, names = "", list(tokens.tokens)
     whole, offsets = tokens.texts[-1], []
     for position, patch in enumerate(patches):
@@ -472,7 +450,6 @@ def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
 def _sound_stacks(
     model: Model, trace: Trace, inputs: Mapping[str, Tensor], prepared: Prepared
 ) -> dict[str, Tokens]:
-    """Tokens of the tower that reads the recording."""
     if prepared.media.sound is None or not any(name in inputs for name in MEDIA_INPUTS):
         return {}
     tower = _tower(trace, "audio", ("self",) if "input_ids" in inputs else ())
@@ -480,19 +457,17 @@ def _sound_stacks(
         return {}
     n_tokens = len(trace.stack_tokens[tower])
     listener = sound_processor(model.require_processor())
-    assert listener is not None  # it prepared the recording
+    assert listener is not None  # `prepare` used it
     frames = find_frames(model.module.config, listener, inputs, n_tokens)
     return {} if frames is None else {tower: _frame_tokens(frames, prepared.media.seconds)}
 
 
 def _frame_tokens(frames: Sequence[Frame], seconds: float) -> Tokens:
-    """Tokens of a sequence of frames, in words of half a second. Frames behind the end of the
-    recording are padding: special, and one word together.
-    """
+    """Make tokens of frames, in words of half a second; frames after the end are special."""
     padding = [frame.start >= seconds for frame in frames]
-    spans = [int(frame.start / SPAN + 1e-6) for frame in frames]
+    spans = [int(frame.start / SPAN_SECONDS + 1e-6) for frame in frames]
     n_spans = 1 + max((s for s, p in zip(spans, padding, strict=True) if not p), default=NO_WORD)
-    names = [f"{SPAN * span:.1f} s" for span in range(n_spans)]
+    names = [f"{SPAN_SECONDS * span:.1f} s" for span in range(n_spans)]
     words = [n_spans if p else s for s, p in zip(spans, padding, strict=True)]
     bare = Tokens.of([frame.label for frame in frames], special=padding, words=words)
     return replace(bare, texts=("",), word_texts=(*names, "padding"), media_tokens=tuple(frames))

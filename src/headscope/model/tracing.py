@@ -1,9 +1,6 @@
-"""Make traces: encode, let the model write if asked, run once, collect.
+"""Make traces: encode, generate if requested, run once, collect.
 
-What a trace was made by, kept beside it while the model is at hand: to run the same input once
-more under edits, or with heads switched off.
-
-How an input is traced.
+`Origin` keeps the model and inputs of a trace, to run the same input again under edits.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from headscope.model.identity import versions
 from headscope.model.logits import read_predictions
 from headscope.model.packaged.pinned import PACKAGED
 from headscope.model.processing import check_placeholders
-from headscope.model.tap.reference import takes
+from headscope.model.tap.forward_pass import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
 from headscope.model.weight_files import quiet
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """How an input is traced, and what the trace keeps; see `Model.trace`."""
+    """Options of a trace; see `Model.trace`."""
 
     vectors: bool
     scores: bool | None
@@ -64,7 +61,7 @@ class TraceOptions:
 @final
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The model, what its forward pass was given, and the edits it was made under."""
+    """Model, inputs and edits that made a trace."""
 
     model: Model
     inputs: Mapping[str, object]
@@ -74,19 +71,14 @@ class Origin:
 
     @contextmanager
     def as_it_was(self, edits: Sequence[Edit] = ()) -> Iterator[None]:
-        """Within the block, the edits that the trace was made under are in effect, and these."""
+        """Within the block, apply the edits of the trace and these."""
         in_effect = self.model.edits
-        wanted = [*(edit for edit in self.edits if edit not in in_effect), *edits]
-        with self.model.edit(*wanted) if wanted else nullcontext():
+        edits = [*(edit for edit in self.edits if edit not in in_effect), *edits]
+        with self.model.edit(*edits) if edits else nullcontext():
             yield
 
     def again(self, like: Trace, edits: Sequence[Edit]) -> Trace:
-        """The same input under these edits, besides those the trace was made under.
-
-        Args:
-            like: the trace, whose tokens and media the new one has.
-            edits: what to change.
-        """
+        """Trace the same input under these edits and those of the trace `like`, with its tokens."""
         n_cut = int(like.provenance.get("n_cut", 0))
         with self.as_it_was(edits):
             trace = run_trace(self.model, self.inputs, dict(self.stacks), self.options, n_cut=n_cut)
@@ -100,14 +92,14 @@ IDS_OF_STACK = {
     "text": "input_ids",
     "decoder": "decoder_input_ids",
 }
-"""Which input holds the ids of a stack's tokens."""
-ONE_ANSWER: dict[str, object] = {
+"""Stack → name of the input with its token ids."""
+GREEDY: dict[str, object] = {
     "do_sample": False,
     "num_beams": 1,
     "num_return_sequences": 1,
     "return_dict_in_generate": True,
 }
-"""How a model writes, whatever its own settings for generating are."""
+"""Options of `generate` that override the model's own."""
 
 
 def trace_text(
@@ -141,7 +133,7 @@ def predict_text(
 
 
 def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptions) -> Trace:
-    """Trace prepared inputs. Positions are numbered where there is no token to show."""
+    """Trace prepared inputs. Positions without a token are numbered."""
     if inputs.get("past_key_values") is not None:
         raise InputError(
             "past_key_values hold tokens that a trace would not show: give the whole input, or "
@@ -151,7 +143,7 @@ def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptio
         is_patches = "grid_thw" in inputs and name != "grid_thw"
         if isinstance(value, Tensor) and value.shape[:1] != (1,) and not is_patches:
             raise InputError(
-                f"{name} has shape {tuple(value.shape)}; a trace is of one input, so its first "
+                f"{name} has shape {tuple(value.shape)}; a trace has one input, so its first "
                 "axis (the batch) should be 1."
             )
     check_placeholders(model, inputs)
@@ -176,7 +168,7 @@ def encode_for(
     generate: int,
     truncate: bool,
 ) -> tuple[Encoded, dict[str, Tokens], dict[str, Tensor]]:
-    """A text as the model takes it: its tokens by stack, and its inputs."""
+    """Encode a text: return the encoding, the tokens by stack, and the model's inputs."""
     if not isinstance(generate, int) or generate < 0:
         raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     main = model.module.main_input_name
@@ -211,17 +203,18 @@ def encode_for(
     if target is None:
         stack = "encoder" if has_decoder else "self"
         return encoded, {stack: encoded.tokens}, inputs
-    aim = encode(
+    encoded_target = encode(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
-    decoder = shifted_target(aim, decoder_start(model), Speller(tokenizer)).with_words()
+    shifted = shifted_target(encoded_target, decoder_start(model), Speller(tokenizer))
+    decoder = shifted.with_words()
     stacks = {"encoder": encoded.tokens, "decoder": decoder}
     ids = torch.tensor([decoder.ids])
     return encoded, stacks, inputs | {"decoder_input_ids": ids}
 
 
 def check_target(model: Model, target: str | None, generate: int, *, has_decoder: bool) -> None:
-    """Refuse a target that no decoder reads, and a decoder that has nothing to read."""
+    """Raise InputError for a target without a decoder, or a decoder without input."""
     if target is not None and not has_decoder:
         raise InputError(f"{model.name} has no decoder side, so it takes no target.")
     if target is not None and generate:
@@ -234,19 +227,20 @@ def check_target(model: Model, target: str | None, generate: int, *, has_decoder
 
 
 def decoder_start(model: Model) -> int:
-    """The token a decoder starts with."""
+    """Return the token id that starts a decoder."""
     for source in (getattr(model.module, "generation_config", None), model.module.config):
         for name in ("decoder_start_token_id", "bos_token_id"):
             token = getattr(source, name, None)
             if isinstance(token, int):
                 return token
-    raise InputError(f"{model.name} does not say which token its decoder starts with.")
+    raise InputError(
+        f"{model.name} has no decoder_start_token_id or bos_token_id. Set one in its configuration."
+    )
 
 
 def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
-    """Let the model write. Returns the tokens by stack, and inputs with all of them."""
     tokenizer = model.require_tokenizer()
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     ids = let_write(model, encoded.tensors(tokenizer), n, pad_token_id=pad)
@@ -259,31 +253,24 @@ def _generated(
     tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     kinds = encoded.tensors(tokenizer).get("token_type_ids")
-    if kinds is not None:  # what is written is of the last kind, as in `generate`
+    if kinds is not None:  # generated tokens have the last kind, as in `generate`
         more = kinds[:, -1:].expand(-1, ids.shape[1] - kinds.shape[1])
         inputs["token_type_ids"] = torch.cat([kinds, more], 1)
     return {"self": tokens}, inputs
 
 
 def let_write(model: Model, inputs: Mapping[str, Tensor], n: int, **options: object) -> Tensor:
-    """`1 token`: the ids that `generate` returns if the model goes on by up to n tokens.
-
-    Args:
-        model: one that can generate.
-        inputs: of one row.
-        n: the most tokens it writes.
-        options: further ones of `generate`.
-    """
+    """Generate up to n tokens, with further options of `generate`. Returns the ids: `1 token`."""
     model.require_objective("Generating")
     if not model.module.can_generate():
         raise InputError(f"{model.info.architecture} cannot generate text.")
     generate: Any = model.module.generate
     parts = [part for part in model.module.modules() if isinstance(part, PreTrainedModel)]
-    if not any(takes(part, "token_type_ids") for part in parts):  # most tokenizers make them
+    if not any(takes(part, "token_type_ids") for part in parts):  # most tokenizers return them
         inputs = {name: value for name, value in inputs.items() if name != "token_type_ids"}
     with torch.inference_mode(), quiet(), model.tapped(inputs=inputs):
-        answer = generate(**model.to_device(inputs), max_new_tokens=n, **options, **ONE_ANSWER)
-    ids: Tensor = answer["sequences"][:1].cpu()
+        generated = generate(**model.to_device(inputs), max_new_tokens=n, **options, **GREEDY)
+    ids: Tensor = generated["sequences"][:1].cpu()
     return ids
 
 
@@ -295,25 +282,21 @@ def run_trace(
     *,
     n_cut: int,
 ) -> Trace:
-    """Run the model once on its inputs and keep what the tap reads.
+    """Run the model once on inputs of one row and collect a trace.
 
-    Args:
-        model: the model.
-        inputs: what its forward pass takes, of one row.
-        stacks: tokens by stack, where they are known; the others are numbered.
-        options: what to keep.
-        n_cut: how many tokens of the text did not fit.
+    `stacks` are the tokens by stack; positions of other stacks are numbered. `n_cut` tokens were
+    cut from the text.
     """
     vectors, scores = options.vectors, options.scores
     if options.norms and not vectors:
         raise InputError("norms=True needs the values: leave vectors=True.")
     wiring = model.wiring_for(inputs)
-    wanted = _checked_layers(model, wiring, options.layers)
+    layers = _checked_layers(model, wiring, options.layers)
     is_plain = all(site.is_dot_product for site in wiring.sites)
     _check_size(
-        wiring, stacks, wanted, scores=vectors and not is_plain if scores is None else scores
+        wiring, stacks, layers, scores=vectors and not is_plain if scores is None else scores
     )
-    collector = Collector(wiring, vectors=vectors, scores=scores, layers=wanted)
+    collector = Collector(wiring, vectors=vectors, scores=scores, layers=layers)
     more = {"output_hidden_states": True} if vectors else {}
     outputs = model.run(inputs, once(collector), scores=collector.needs_scores, **more)
     stacks = _numbered(model, collector, inputs) | stacks
@@ -339,9 +322,7 @@ def run_trace(
 
 
 def _load_name(model: Model) -> str | None:
-    """What `headscope.load` takes for this model anywhere: an alias or a hub id; None for a live
-    module and a folder.
-    """
+    """Return the alias or hub id that loads this model anywhere; None for modules and folders."""
     origin = model.info.source
     if not origin.startswith(("packaged", "hub")):
         return None
@@ -350,23 +331,22 @@ def _load_name(model: Model) -> str | None:
 
 
 def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:
-    """The layers to keep, all of them by default."""
-    known = {site.layer for site in wiring.sites}
+    available = {site.layer for site in wiring.sites}
     if layers is None:
-        return known
-    wanted = set(layers)
-    if not wanted or not wanted <= known:
+        return available
+    chosen = set(layers)
+    if not chosen or not chosen <= available:
         raise InputError(
-            f"layers={layers!r}: {model.name} has attention in layers {min(known)} to "
-            f"{max(known)}. Name at least one of them."
+            f"layers={layers!r}: {model.name} has attention in layers {min(available)} to "
+            f"{max(available)}. Name at least one of them."
         )
-    return wanted
+    return chosen
 
 
 def _check_size(
     wiring: Wiring, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
 ) -> None:
-    """Refuse a trace that would not fit in memory, before the model runs."""
+    """Raise InputError for a trace that would not fit in memory."""
     if not stacks:
         return
     weights = 0
@@ -376,7 +356,7 @@ def _check_size(
         )
         if site.layer in layers and queries is not None and keys is not None:
             weights += site.n_heads * len(queries) * len(keys)
-    # Four bytes a weight; kept by layer, then stacked: twice for a moment.
+    # Four bytes a weight; kept by layer and then stacked, so briefly twice.
     needed = weights * 4 * (2 if scores else 1) * 2
     free = _free_memory()
     if free is not None and needed > free:
@@ -389,7 +369,7 @@ def _check_size(
 
 
 def _free_memory() -> int | None:
-    """Bytes that can be used without swapping, where the system says (Linux)."""
+    """Return the bytes usable without swapping, if the system reports them (Linux)."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -401,7 +381,7 @@ def _free_memory() -> int | None:
 def _numbered(
     model: Model, collector: Collector, inputs: Mapping[str, object]
 ) -> dict[str, Tokens]:
-    """Tokens for prepared inputs: from their ids where these are what attends, else numbers."""
+    """Make tokens for prepared inputs from their ids, or else numbers."""
     stacks: dict[str, Tokens] = {}
     for block in collector.seen:
         n_queries, n_keys = collector.lengths(block)
@@ -413,7 +393,7 @@ def _numbered(
 
 
 def _spelled(model: Model, inputs: Mapping[str, object], block: str, n: int) -> Tokens:
-    """The tokens of a stack: of the ids it was given, or n numbers."""
+    """Return the tokens of a stack's ids, or n numbers."""
     name = IDS_OF_STACK.get(block, "")
     ids = inputs.get(name)
     if model.tokenizer is not None and isinstance(ids, Tensor) and ids.shape[1] == n:

@@ -1,11 +1,7 @@
-"""What a model's files hold, by their headers, looked at before anything is built of them.
+"""Read weight-file headers and query the hub before a model is built.
 
-A configuration may ask for more than its weights are, by mistake or malice, and building that takes
-minutes and gigabytes. So the sizes it asks for are held to what is stored.
-
-The model hub: asked once, with a short patience, before any download starts.
-
-Silence transformers' log for a while; headscope reports what matters in it itself.
+A configuration may ask for more than its weights contain, by mistake or malice, and building that
+takes minutes and gigabytes. So its sizes are compared with those of the stored weights first.
 """
 
 from __future__ import annotations
@@ -28,17 +24,17 @@ from torch import nn
 from torch.nn.modules import module as torch_modules
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import logging
-from transformers.utils.hub import cached_file
 
 from headscope.errors import HubUnreachable, ModelError, ModelNotFound, UnknownName
 from headscope.model.packaged.pinned import PACKAGED
+from headscope.model.private_api import find_cached_file
 
 HUB_TIMEOUT = 5.0
-"""Seconds to wait for the model hub before saying that it cannot be reached."""
+"""Seconds before the model hub counts as unreachable."""
 
 
 class HubOptions(TypedDict, total=False):
-    """How transformers finds the files of a model."""
+    """Options by which transformers finds the files of a model."""
 
     revision: str | None
     local_files_only: bool
@@ -46,13 +42,13 @@ class HubOptions(TypedDict, total=False):
 
 
 def reach_hub(name: str, revision: str | None) -> bool:
-    """Ask the hub for a model; False where only the hub's cache has it.
+    """Query the hub for a model; return False if only the local hub cache has it.
 
     transformers itself would retry for half a minute.
 
     Raises:
         HubUnreachable: the hub does not answer, and its cache on this machine lacks the model.
-        ModelNotFound: the hub answers that the model is not there, or not for everyone.
+        ModelNotFound: the hub does not have the model, or restricts access.
     """
     try:
         cached = try_to_load_from_cache(name, "config.json", revision=revision)
@@ -91,50 +87,44 @@ def reach_hub(name: str, revision: str | None) -> bool:
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 LARGEST_HEADER = 100_000_000
-"""Bytes; the library safetensors reads no larger ones."""
+"""Maximum bytes that the safetensors library reads."""
 LARGEST_COUNT = 100_000
-"""So many layers, labels or heads a configuration may name."""
+"""Maximum layers, labels or heads in a configuration."""
 COUNTS = re.compile(r"layers?$|layer_|depth|labels|heads?$|experts|blocks")
 SPARE_WEIGHTS, SPARE_PARTS = 50_000_000, 10_000
-"""What a model may have beyond twice the weights, and ten times the tensors, that are stored: a
-head that was not saved, tables of positions."""
+"""Allowance beyond twice the stored weights and ten times the stored tensors: an unsaved head,
+position tables."""
 MAX_PACKED = 16
-"""So many weights one stored number holds, where weights are quantized: of two bits, in 32."""
+"""Maximum weights in one stored number if quantized: two bits of 32."""
 BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32}
 BITS |= {"F16": 16, "BF16": 16, "I16": 16, "U16": 16, "BOOL": 8, "I8": 8, "U8": 8}
-"""Of the types that tensors may have. Files hold other, smaller types too."""
+"""Bits by type. Files may contain other, smaller types."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightHeaders:
-    """The weights in files: how many there are, and the shapes of the tensors they make up."""
+    """Number of weights in files, and the shapes of their tensors."""
 
     weights: int
-    """At most so many numbers are stored."""
+    """Upper bound on the stored numbers."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By the tensors' names; none are known of pickled weights."""
+    """By tensor name; empty for pickled weights."""
     is_pickled: bool = False
 
 
 def read_headers(
     location: str, config: PretrainedConfig, options: HubOptions, allow_pickle: bool
 ) -> WeightHeaders:
-    """Find a model's weight files and read their headers.
+    """Find the weight files of a folder or hub id and read their headers.
 
-    Args:
-        location: a folder or a hub id.
-        config: the model's configuration, which may name a file.
-        options: for the hub: `revision`, `local_files_only`.
-        allow_pickle: take pickled weights where there are no others.
-
-    Raises:
-        ModelError: there are no weights, or pickled ones alone; a file is cut or is not what its
-            name says.
+    The configuration may name a file. `allow_pickle` accepts pickled weights if there are no
+    others. Raises ModelError if weights are missing or only pickled, or a file is cut or has
+    another format.
     """
     named = getattr(config, "transformers_weights", None)
     names = (SAFE, SAFE_INDEX) if named is None else (str(named),)
     if not all(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
-        raise ModelError(f"{location!r} names {named!r} as its weights, which is no safetensors.")
+        raise ModelError(f"{location!r} names {named!r} as its weights, not a safetensors file.")
     for name in names:
         if (path := _file(location, name, options)) is not None:
             shapes: dict[str, tuple[int, ...]] = {}
@@ -170,29 +160,28 @@ def _is_folder(location: str) -> bool:
 
 
 def _file(location: str, name: str, options: HubOptions) -> Path | None:
-    """A file of the model, downloaded if it is on the hub; None where there is no such file."""
+    """Return a file of the model, downloaded from the hub if necessary; None if missing."""
     if _is_folder(location):
         path = Path(location, name)
         return path if path.is_file() else None
-    cached = cached_file(
+    cached = find_cached_file(
         location,
         name,
         revision=options.get("revision"),
         local_files_only=options.get("local_files_only", False),
-        _raise_exceptions_for_missing_entries=False,
     )
     return None if cached is None else Path(cached)
 
 
 def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
-    """The files of weights: the one that was found, or all that an index names."""
+    """Return the weight file, or all files that an index names."""
     if path.suffix != ".json":
         return [path]
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         names = sorted({str(name) for name in index["weight_map"].values()})
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{path.name} is no index of weight files: {error!r}.") from None
+        raise ModelError(f"{path.name} is not an index of weight files: {error!r}.") from None
     parts = []
     for name in names:
         if Path(name).name != name or name in ("", ".", ".."):
@@ -205,17 +194,17 @@ def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of a safetensors file's tensors, after checking that all of them are in it.
+    """Return the shapes of a safetensors file's tensors, after checking that it is complete.
 
     Raises:
-        ModelError: the file is cut, has more behind its end, or is no safetensors file.
+        ModelError: the file is cut, too long, or not a safetensors file.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, LARGEST_HEADER):
             raise ModelError(
-                f"{path.name} is cut, or is no safetensors file: its header should have {length:,} "
+                f"{path.name} is cut, or not a safetensors file: its header should have {length:,} "
                 f"bytes, and the file has {size:,}. Fetch it again."
             )
         content = file.read(length)
@@ -226,7 +215,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(
-            f"{path.name} is damaged, or is no safetensors file: {error}. Fetch it again."
+            f"{path.name} is damaged, or not a safetensors file: {error}. Fetch it again."
         ) from None
     if end != size - 8 - length:
         raise ModelError(
@@ -236,78 +225,72 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _shape(entry: Mapping[str, Any], there: int) -> tuple[int, ...]:
+def _shape(entry: Mapping[str, Any], n_bytes: int) -> tuple[int, ...]:
     shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
     if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
         raise ValueError(f"a tensor has shape {shape} at {begin}–{end}")
-    if not begin <= end <= there:
-        raise ValueError(f"a tensor lies at {begin:,}–{end:,}, of {there:,} bytes of weights")
+    if not begin <= end <= n_bytes:
+        raise ValueError(f"a tensor lies at {begin:,}–{end:,}, of {n_bytes:,} bytes of weights")
     bits = BITS.get(entry["dtype"])
     if bits is not None and math.prod(shape) * bits != 8 * (end - begin):
         raise ValueError(f"a tensor of shape {shape} and type {entry['dtype']} has {end - begin:,}")
     return shape
 
 
-def check_counts(config: object, at: str = "config.json") -> None:
-    """Refuse a configuration that names absurdly many parts: transformers makes lists of them
-    before anything can be compared.
-    """
+def check_counts(config: object, path: str = "config.json") -> None:
+    """Raise ModelError for absurd counts, because transformers makes lists of that length."""
     if isinstance(config, Mapping):
         for name, value in config.items():
             if isinstance(value, int) and value > LARGEST_COUNT and COUNTS.search(str(name)):
                 raise ModelError(
-                    f"{at} has {name} = {value:,}; no model has more than {LARGEST_COUNT:,}."
+                    f"{path} has {name} = {value:,}; no model has more than {LARGEST_COUNT:,}."
                 )
-            check_counts(value, f"{at}: {name}")
+            check_counts(value, f"{path}: {name}")
 
 
 def check_sizes(model_class: Any, config: PretrainedConfig, stored: WeightHeaders) -> None:
-    """Build the model without memory, and compare its tensors with those that are stored.
-
-    Raises:
-        ModelError: a tensor has another size than the stored one of its name.
-    """
+    """Build the model without memory; raise ModelError if a tensor differs from its stored size."""
     build = getattr(model_class, "from_config", None) or model_class
     try:
         with torch.device("meta"), bounded(stored):
             module: PreTrainedModel = build(config)
     except ModelError:
         raise
-    except Exception:  # what is wrong, transformers says when it loads
+    except Exception:  # transformers reports this error when it loads
         return
     if _is_quantized(config):
         return
     expected = module.state_dict()
     prefix = f"{module.base_model_prefix}."
     for name, shape in stored.shapes.items():
-        for ours in (name, prefix + name, name.removeprefix(prefix)):
-            tensor = expected.get(ours)
-            # Some families store a matrix turned; from_pretrained turns it back.
+        for candidate in (name, prefix + name, name.removeprefix(prefix)):
+            tensor = expected.get(candidate)
+            # Some families store a matrix transposed; from_pretrained transposes it back.
             if tensor is not None and tensor.numel() != math.prod(shape):
                 raise ModelError(
                     f"config.json and the weights disagree: {name} is stored as {shape}, and the "
-                    f"configuration asks for {tuple(tensor.shape)}. One of them is of another "
-                    "model."
+                    f"configuration asks for {tuple(tensor.shape)}. One of them belongs to "
+                    "another model."
                 )
 
 
 @contextmanager
 def bounded(stored: WeightHeaders) -> Iterator[None]:
-    """Within the block this thread builds no model that is far larger than what is stored."""
-    most_weights = 2 * stored.weights + SPARE_WEIGHTS
-    most_parts = 10 * len(stored.shapes) + SPARE_PARTS
+    """Within the block, this thread cannot build a model far larger than the stored weights."""
+    max_weights = 2 * stored.weights + SPARE_WEIGHTS
+    max_parts = 10 * len(stored.shapes) + SPARE_PARTS
     thread = threading.get_ident()
     weights = parts = 0
 
     def count(module: nn.Module, name: str, tensor: torch.Tensor | None) -> None:
         nonlocal weights, parts
-        # Twice: when the model is built (of nothing), and when its weights are put in.
+        # Called twice: when the model is built (on meta), and when its weights are set.
         if tensor is None or not tensor.is_meta or threading.get_ident() != thread:
             return
         weights, parts = weights + tensor.numel(), parts + 1
-        if weights > most_weights or parts > most_parts:
+        if weights > max_weights or parts > max_parts:
             raise ModelError(
-                f"config.json asks for more than the weights are: {weights:,} numbers in {parts:,} "
+                f"config.json asks for more than is stored: {weights:,} numbers in {parts:,} "
                 f"tensors so far ({name} of {type(module).__name__} is {tuple(tensor.shape)}), and "
                 f"{stored.weights:,} are stored. One of them is damaged, or of another model."
             )
@@ -320,7 +303,7 @@ def bounded(stored: WeightHeaders) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without transformers' warnings, loading report and progress bar."""
+    """Within the block, hide transformers' warnings, loading report and progress bar."""
     verbosity = logging.get_verbosity()
     had_bar = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

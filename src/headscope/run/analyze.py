@@ -1,4 +1,4 @@
-"""`headscope.analyze`: every metric over a corpus, in one pass."""
+"""`headscope.analyze`: measure all metrics over a corpus in one pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headscope.metrics.core.kernels import has_numba
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
 from headscope.model.identity import describe_model, versions
-from headscope.model.load import as_model
+from headscope.model.load import load
 from headscope.model.model import Model
 from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
@@ -46,15 +46,15 @@ from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
 
 COMPILED_FROM = 50_000
-"""Compiled loops are used for corpora of at least so many characters: in shorter runs, loading
-them takes longer than they save."""
+"""Minimum characters in the corpus for compiled loops: in shorter runs, loading them takes longer
+than they save."""
 COMPILED_FROM_PAIRS = 3e7
-"""Or with so many pairs of characters in all documents: attention grows with their number."""
+"""Minimum pairs of characters within documents for compiled loops: attention grows with pairs."""
 CHARACTERS_PER_TOKEN = 4
 OPERATIONS_PER_SECOND = 4e10
-"""What a core does in a forward pass, roughly; it decides the number of workers and no number."""
+"""Rough speed of a core in a forward pass; decides the number of workers, not the results."""
 SECONDS_PER_WORKER = 5
-"""Work that is worth another worker process."""
+"""Seconds of work that justify another worker process."""
 
 
 def analyze(
@@ -63,39 +63,39 @@ def analyze(
     metrics: str | Metric | Iterable[str | Metric] = "all",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Measure what every head does over a corpus.
+    """Measure every head over a corpus.
 
-    One forward pass per document for all metrics. With `out`, finished shards are kept on
-    disk: a run that was stopped or killed goes on where it was when called again, and a
-    run that is complete is opened. The result is the same, bit for bit, however many
-    workers there were and however often it was stopped.
+    All metrics share one forward pass per document. With `out`, finished shards are kept on
+    disk: a stopped run continues when called again, and a complete run is opened. The result is
+    bit-equal for any number of workers and interruptions.
 
     Args:
-        model: the model, or what `headscope.load` takes.
-        corpus: the documents, or what `headscope.read` takes: files are read by sentence, as
-            Vig & Belinkov did; texts and documents that are given are never cut.
+        model: the model, or a source for `headscope.load`.
+        corpus: the documents, or a source for `headscope.read`: files are read by sentence, as
+            in Vig & Belinkov; texts and documents are never cut.
         metrics: "all" for those that the annotations allow, names, or metrics with options.
-        options: where results go, who works, how documents are cut: see `RunOptions`. A
-            document has at most 512 tokens by default, a batch 1,024.
+        options: folder, workers, cutting of documents: see `RunOptions`. By default a document
+            has at most 512 tokens, a batch 1,024.
 
     Raises:
         InputError: an unknown metric, an empty corpus, a folder with another run.
-        FileFormatError: `out` holds a result that is damaged.
-        KeyboardInterrupt: stopped; says how to resume.
+        FileFormatError: the result in `out` is damaged.
+        KeyboardInterrupt: the run was stopped; the message says how to resume.
     """
     check_options(options)
     execution = Execution.of(options)
     if execution.engine == "local":
         warm_up(corpus, execution.workers)
     try:
-        return _analyze(as_model(model), as_corpus(corpus), metrics, execution, options)
+        model = model if isinstance(model, Model) else load(model)
+        return _analyze(model, corpus, metrics, execution, options)
     finally:
         stop_server()
 
 
 def _analyze(
     model: Model,
-    corpus: Corpus,
+    source: Corpus | Readable,
     metrics: str | Metric | Iterable[str | Metric],
     execution: Execution,
     options: RunOptions,
@@ -104,6 +104,7 @@ def _analyze(
         limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
     settings = settings_of(options, limit)
     metrics = list_metrics(metrics)
+    corpus = as_corpus(source)
     with phase(f"reading {corpus.name}", execution.progress):
         corpus = hold_documents(corpus)
         surveyed = survey(corpus, settings, facts_of(metrics))
@@ -132,7 +133,7 @@ def make_plan(
     metrics: str | Metric | Iterable[str | Metric],
     settings: Settings,
 ) -> Plan:
-    """The plan of a run."""
+    """Make the plan of a run."""
     chosen = find_metrics(metrics, surveyed.available | {"gradients", "loss"})
     _check_passes(model, chosen)
     _check_over(model, chosen, settings.over)
@@ -162,9 +163,7 @@ def _is_worth_compiling(surveyed: Survey, max_tokens: int) -> bool:
 
 
 def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:
-    """Refuse gradients of a model without a loss, and gradients together with attention: for
-    gradients, an encoder's tokens are masked.
-    """
+    """Raise if gradients lack a loss, or are combined with attention of unmasked tokens."""
     with_gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
     has_scalar = any(isinstance(m, Importance) and m.scalar is not None for m in metrics)
@@ -178,13 +177,13 @@ def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:
 
 
 def _check_over(model: Model, metrics: Sequence[Metric], over: str) -> None:
-    """Refuse norms where they mean nothing, or are not known, before anything runs."""
+    """Raise if norms are undefined for a metric or unknown for the model."""
     if over == "attention":
         return
     gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
     if gradients:
         raise InputError(
-            f"{gradients[0]} is a gradient with respect to attention weights: over='norm' has none."
+            f"{gradients[0]} is a gradient with respect to attention. Pass over='attention'."
         )
     _ = model.projections
 
@@ -202,21 +201,21 @@ class _Job:
     def run(self, folder: Path) -> Result:
         """Measure all shards that are not done, and make the result."""
         sizes = self.plan.shard_sizes(self.surveyed.lengths)
-        ledger = ShardStore(folder, self.plan, len(sizes), is_kept=self.execution.out is not None)
-        done = ledger.done
+        store = ShardStore(folder, self.plan, len(sizes), is_kept=self.execution.out is not None)
+        done = store.done
         shards = partial(self.plan.shards, self.corpus, self.surveyed.lengths, done)
-        left = sum((one for number, one in enumerate(sizes) if number not in done), Amount())
+        left = sum((size for number, size in enumerate(sizes) if number not in done), Amount())
         n_documents = self.surveyed.documents
         n_done = n_documents - left.documents
         meter = Meter(n_documents, done=n_done, shown=self.execution.progress, left=left)
         try:
             if len(done) < len(sizes):
-                self._measure(shards, ledger, meter, len(sizes) - len(done))
-            ledger.fold()
+                self._measure(shards, store, meter, len(sizes) - len(done))
+            store.merge()
         except KeyboardInterrupt:
-            ledger.fold(flush=True)
+            store.merge(flush=True)
             raise KeyboardInterrupt(
-                f"Stopped with {len(ledger.done)} of {len(sizes)} shards done. "
+                f"Stopped with {len(store.done)} of {len(sizes)} shards done. "
                 + self._advice(f"Run the same again to go on (out={str(folder)!r}).")
             ) from None
         except ConnectionError as error:
@@ -237,34 +236,34 @@ class _Job:
             ) from error
         finally:
             meter.close()
-        if not ledger.is_complete:
+        if not store.is_complete:
             raise HeadscopeError(
-                f"{len(sizes) - len(ledger.done)} of {len(sizes)} shards are missing. Run the "
+                f"{len(sizes) - len(store.done)} of {len(sizes)} shards are missing. Run the "
                 "same again."
             )
-        with phase("putting the numbers together", self.execution.progress):
-            return self._result(ledger.total())
+        with phase("finalizing metrics", self.execution.progress):
+            return self._result(store.total())
 
-    def _advice(self, how_to_go_on: str) -> str:
+    def _advice(self, how_to_resume: str) -> str:
         is_kept = self.execution.out is not None
-        return how_to_go_on if is_kept else "Nothing is kept without a folder: pass out=…."
+        return how_to_resume if is_kept else "Nothing is kept without a folder: pass out=…."
 
     def _measure(
-        self, shards: Callable[[], Iterator[Shard]], ledger: ShardStore, meter: Meter, n_left: int
+        self, shards: Callable[[], Iterator[Shard]], store: ShardStore, meter: Meter, n_left: int
     ) -> None:
         if self.execution.engine == "ray":
             from headscope.run.engines.ray import run_ray
 
-            run_ray(self.model, self.plan, shards, ledger, meter, self.execution)
+            run_ray(self.model, self.plan, shards, store, meter, self.execution)
             return
         workers = min(
             n_left, self.execution.workers or worthwhile_workers(self.model, self.surveyed)
         )
         if workers == 1:
-            stop_server()  # if one was started, it has been for nothing
-            run_here(self.model, self.plan, shards(), ledger, meter)
+            stop_server()  # if one was started, it is not needed
+            run_here(self.model, self.plan, shards(), store, meter)
         else:
-            run_workers(self.model, self.plan, shards(), ledger, meter, workers)
+            run_workers(self.model, self.plan, shards(), store, meter, workers)
 
     def _result(self, measured: ShardSums) -> Result:
         report = measured.report
@@ -281,7 +280,7 @@ class _Job:
         content = plan.to_dict()
         provenance = {
             "model": content["model"],
-            "corpus": {**content["corpus"], **_drawn(self.corpus)},
+            "corpus": {**content["corpus"], **_sampling(self.corpus)},
             "settings": {**content["settings"], "unit": self.surveyed.unit},
             "metrics": content["metrics"],
             "not_measured": [
@@ -305,26 +304,25 @@ class _Job:
         return with_groups(result)
 
     def _exemplars(self, numbers: list[int]) -> dict[int, MeasuredDocument]:
-        """The documents of the exemplars, with their tokens. This reads the corpus once more."""
+        """Return the documents of the exemplars with their tokens; reads the corpus once more."""
         if not numbers:
             return {}
-        wanted = set(numbers)
-        found: list[tuple[int, Document]] = []
+        missing = set(numbers)
+        exemplars: list[tuple[int, Document]] = []
         for number, document in enumerate(self.corpus.read(ReadLog(self.corpus.on_error))):
-            if number in wanted:
-                found.append((number, document))
-            if len(found) == len(wanted):
+            if number in missing:
+                exemplars.append((number, document))
+            if len(exemplars) == len(missing):
                 break
         documents: dict[int, MeasuredDocument] = {}
-        for encoded in Encoder.of(self.model, self.plan).encode(found):
+        for encoded in Encoder.of(self.model, self.plan).encode(exemplars):
             number, document = encoded.numbered
             shown = {stack: tokens.tokens for stack, tokens in encoded.stacks.items()}
             documents[number] = MeasuredDocument(document.id, shown)
         return documents
 
 
-def _drawn(corpus: Corpus) -> dict[str, int]:
-    """How many documents were drawn and by which seed; nothing where all were read."""
+def _sampling(corpus: Corpus) -> dict[str, int]:
     return {} if corpus.sample_size is None else {"sample": corpus.sample_size, "seed": corpus.seed}
 
 
@@ -333,18 +331,16 @@ def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None
         shown = "; ".join(f"{f['id']} ({f['reason']})" for f in failed[:3])
         warn(
             f"{len(failed)} documents could not be measured and are left out: {shown}. All are "
-            "in result.provenance['failed'].",
+            "in result.provenance['failed']."
         )
     if truncated:
-        warn(
-            f"{truncated} documents were cut to {max_tokens} tokens (max_tokens).",
-        )
+        warn(f"{truncated} documents were cut to {max_tokens} tokens (max_tokens).")
 
 
 def worthwhile_workers(model: Model, surveyed: Survey) -> int:
-    """How many workers a run is worth: each must have more to do than starting it takes.
+    """Return the number of workers that have more to do than their start takes.
 
-    On other devices than the CPU one process keeps the device busy.
+    One process is enough for a device other than the CPU.
     """
     if model.module.device.type != "cpu":
         return 1

@@ -1,8 +1,7 @@
-"""From documents to batches: tokens, model inputs, and what metrics know about them.
+"""Turn documents into batches: tokens, model inputs, and annotations for metrics.
 
-A corpus in the segments that BERT was trained on, for any model.
-
-Lengths are in tokens, so segments belong to a tokenizer: this is where text meets model.
+`cut_segments` cuts a corpus into the segments of BERT's pre-training. Their length is in tokens, so
+they depend on a tokenizer.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from headscope.text.segments import SECOND, segments
 from headscope.text.token_classes import class_names
 from headscope.text.tokens import Tokens
 
-MAX_WEIGHTS = {"cpu": 1 << 20}
-"""Most attention weights of one layer in one batch, by device: 4 MB fit into the cache."""
+MAX_BATCH_WEIGHTS = {"cpu": 1 << 20}
+"""Maximum attention weights of one layer in one batch, by device: 4 MB fit into the cache."""
 MAX_WEIGHTS_ELSEWHERE = 1 << 24
 SHARE_OF_MEMORY = 64
-"""The weights of one layer take at most one bucket in so many of a GPU's memory."""
+"""Minimum ratio of a GPU's memory to the weights of one layer."""
 PER_BATCH = 128
-"""What a batch costs, whatever is in it, in tokens of padding: calls, rather than sums."""
+"""Fixed cost of a batch, in tokens of padding."""
 NO_LIMIT = 1 << 30
 
 
@@ -51,11 +50,11 @@ class EncodedDocument:
 
     numbered: Numbered
     stacks: dict[str, Tokens]
-    """Its tokens: `self`, or `encoder` and `decoder`."""
+    """Tokens by stack: `self`, or `encoder` and `decoder`."""
     inputs: dict[str, Sequence[int]]
-    """What the model reads, without a batch axis and without padding."""
+    """Model inputs, without batch axis and padding."""
     n_cut: int
-    """How many tokens did not fit; if there are two stacks, the larger number."""
+    """Number of tokens cut; the maximum over stacks."""
 
     @property
     def length(self) -> int:
@@ -64,13 +63,10 @@ class EncodedDocument:
 
 
 class Encoder:
-    """Makes batches for one model.
+    """Maker of batches for one model.
 
-    Args:
-        model: the model.
-        axes: numbers the labels.
-        settings: how documents are cut, labeled and batched.
-        metrics: what will be measured: metrics that compare layers need smaller batches.
+    Axes and settings are rules for labeling, cutting and batching documents. Metrics that compare
+    layers need smaller batches.
     """
 
     def __init__(
@@ -100,7 +96,7 @@ class Encoder:
         couples = any(isinstance(metric, LayersMetric) for metric in metrics)
         # Metrics that compare layers keep all layers of a batch, so batches are smaller.
         layers = max(1, model.info.n_layers // 4) if couples else 1
-        self._most_weights = most_weights(model.module.device) // layers
+        self._max_weights = max_weights(model.module.device) // layers
         pad = self._tokenizer.pad_token_id
         self._pad = 0 if pad is None else int(pad)
         self._speller = Speller(self._tokenizer)
@@ -108,7 +104,7 @@ class Encoder:
 
     @classmethod
     def of(cls, model: Model, plan: Plan) -> Encoder:
-        """The encoder of a plan."""
+        """Create the encoder of a plan."""
         return cls(
             model,
             plan.axes,
@@ -146,7 +142,7 @@ class Encoder:
     def _with_targets(
         self, documents: Sequence[Numbered], encoded: Sequence[Encoded]
     ) -> list[EncodedDocument]:
-        """The documents of an encoder-decoder, with what its decoder reads."""
+        """Add the decoder's input to the documents of an encoder-decoder."""
         targets = encode_texts(
             self._tokenizer,
             [document.meta.get("target", document.text) for _, document in documents],
@@ -164,18 +160,19 @@ class Encoder:
         return both
 
     def _second(self, document: Document) -> int | None:
-        """Where the second span of a segment starts, if the tokenizer keeps spans apart."""
-        at = document.meta.get(SECOND)
-        return None if at is None or self._has_decoder or not self._joins_pairs else int(at)
+        """Return the start of a segment's second span, if the tokenizer separates pairs."""
+        start = document.meta.get(SECOND)
+        is_split = start is not None and not self._has_decoder and self._joins_pairs
+        return int(start) if start is not None and is_split else None
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
-        """Documents of similar length together, longest first: later batches then fit into the
-        memory that earlier ones have freed. Of all ways to cut the row of documents, the one with
-        the least padding, where each batch counts as much as `PER_BATCH` tokens of it.
+        """Yield batches of documents with similar lengths, longest first: later batches then fit
+        into freed memory. Minimizes padding plus `PER_BATCH` tokens per batch, over all cuts of the
+        sorted documents.
         """
         row = sorted(documents, key=lambda d: (-d.length, d.numbered[0]))
         lengths = [document.length for document in row]
-        # For the first so many documents: the least cost, and where their last batch starts.
+        # By number of documents: the minimum cost, and the start of the last batch.
         costs, starts = [0], [0]
         for end in range(1, len(row) + 1):
             least, best = costs[-1] + lengths[end - 1] + PER_BATCH, end - 1
@@ -195,12 +192,12 @@ class Encoder:
             yield row[start:end]
 
     def _fits(self, n: int, length: int) -> bool:
-        """May a batch have so many documents, the longest of this length?"""
-        is_small = n * length**2 * self._n_heads <= self._most_weights
+        """May a batch have n documents, the longest of this length?"""
+        is_small = n * length**2 * self._n_heads <= self._max_weights
         return is_small and n * length <= self.settings.batch_tokens
 
     def batch(self, documents: Sequence[EncodedDocument]) -> tuple[dict[str, Tensor], Batch]:
-        """Model inputs, padded at the right, and the batch metrics see."""
+        """Return model inputs, padded at the right, and the batch for metrics."""
         inputs: dict[str, Tensor] = {}
         for name in documents[0].inputs:
             fill = self._pad if name.endswith("input_ids") else 0
@@ -232,15 +229,10 @@ def label_batch(
     is_cut: Sequence[bool],
     labeler: Labeler | None = None,
 ) -> Batch:
-    """What metrics know about a batch: labels of its tokens, and where its documents belong.
+    """Make a batch for metrics: labels of its tokens, and buckets of its documents.
 
-    Args:
-        documents: with their numbers in the corpus.
-        stacks: the tokens of each document, by stack of the model.
-        axes: numbers the labels.
-        settings: what decides the labels.
-        is_cut: was the end of each document left out?
-        labeler: of these axes and settings, if there is one already.
+    `stacks` are the tokens of each document by stack; `is_cut` says whether its end was cut. A
+    `labeler` with these axes and settings may be shared.
     """
     labeler = labeler or Labeler(axes, settings.tagset)
     plain = [document for _, document in documents]
@@ -261,31 +253,31 @@ def label_batch(
     )
 
 
-def most_weights(device: torch.device) -> int:
-    """Most attention weights of one layer in one batch on a device.
+def max_weights(device: torch.device) -> int:
+    """Return the maximum attention weights of one layer in one batch on a device.
 
-    On a GPU it follows its memory in whole, not what is free: batches, and with them the last bits
-    of sums, are the same on every GPU of one kind, whatever else runs there.
+    On a GPU it depends on total memory, not on free memory: batches, and so the last bits of
+    sums, are the same on all GPUs of one kind.
     """
     if device.type != "cuda":
-        return MAX_WEIGHTS.get(device.type, MAX_WEIGHTS_ELSEWHERE)
+        return MAX_BATCH_WEIGHTS.get(device.type, MAX_WEIGHTS_ELSEWHERE)
     numbers = int(torch.cuda.get_device_properties(device).total_memory) // 4 // SHARE_OF_MEMORY
-    return max(MAX_WEIGHTS["cpu"], 1 << (max(numbers, 1).bit_length() - 1))
+    return max(MAX_BATCH_WEIGHTS["cpu"], 1 << (max(numbers, 1).bit_length() - 1))
 
 
 def key_classes_of(model: Model) -> tuple[str, ...]:
-    """The classes of keys that a model's tokens fall into."""
+    """Return the classes of keys among a model's tokens."""
     return class_names(special_names(model.require_tokenizer()))
 
 
 def token_limit(model: Model, max_tokens: int | None) -> int:
-    """How many tokens of a document are read: so many, or what the model takes.
+    """Return the maximum number of tokens of a document: the option's, or the model's limit.
 
     Raises:
-        InputError: not one token of a text would fit beside the special ones.
+        InputError: special tokens leave no room for text.
     """
-    asked = NO_LIMIT if max_tokens is None else whole_number("max_tokens", max_tokens)
-    limit = min(asked, model.info.max_length or asked)
+    requested = NO_LIMIT if max_tokens is None else whole_number("max_tokens", max_tokens)
+    limit = min(requested, model.info.max_length or requested)
     special = int(model.require_tokenizer().num_special_tokens_to_add(pair=False))
     if limit <= special:
         raise InputError(
@@ -296,7 +288,7 @@ def token_limit(model: Model, max_tokens: int | None) -> int:
 
 
 def special_names(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
-    """The special tokens that a tokenizer adds to texts, in the order they come."""
+    """Return the special tokens that a tokenizer adds to texts, in order."""
     texts = ("a", "a") if joins_pairs(tokenizer) else ("a",)
     encoding = tokenizer(*texts, return_special_tokens_mask=True)
     ids = [
@@ -318,7 +310,7 @@ def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
 
 
 def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[Span]]:
-    """A function from a text to the characters of its tokens, special ones left out."""
+    """Return a function from a text to the spans of its tokens, without special ones."""
 
     def offsets(text: str) -> Sequence[Span]:
         encoding = tokenizer(
@@ -331,8 +323,8 @@ def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[S
 
 
 @dataclass(frozen=True)
-class _Segments:
-    """The segments of a corpus's documents, as a source of documents."""
+class _SegmentSource:
+    """Segments of a corpus's documents, as a source of documents."""
 
     corpus: Corpus
     tokenizer: PreTrainedTokenizerBase = field(repr=False, compare=False)
@@ -343,7 +335,7 @@ class _Segments:
         return f"{self.corpus.name}, segments of {self.max_tokens} tokens"
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """A document for each segment, whatever the unit."""
+        """Yield a document for each segment, for any unit."""
         added = self.tokenizer.num_special_tokens_to_add
         special = int(added(pair=joins_pairs(self.tokenizer)))
         for segment in segments(
@@ -353,20 +345,20 @@ class _Segments:
 
 
 def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int = 128) -> Corpus:
-    """The corpus as segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
+    """Cut a corpus into segments as in BERT's pre-training (Clark et al. 2019, section 3).
 
     `[CLS] first span [SEP] second span [SEP]`, token types 0 and 1, two consecutive spans of
-    one document. For tokenizers that keep no pairs apart (most causal models) a segment is
-    the same text without anything between: at most `max_tokens` tokens either way.
+    one document. For tokenizers without pairs (most causal models) a segment is the same text
+    without separators. Either way it has at most `max_tokens` tokens.
 
     Args:
-        model: whose tokenizer counts, or what `headscope.load` takes.
-        corpus: whole documents (or paragraphs), or what `headscope.read` takes: files are read
+        model: the model whose tokenizer counts, or a source for `headscope.load`.
+        corpus: whole documents (or paragraphs), or a source for `headscope.read`: files are read
             as whole documents.
-        max_tokens: of a segment, special tokens included.
+        max_tokens: maximum tokens of a segment, including special ones.
     """
     whole_number("max_tokens", max_tokens)
     corpus = as_corpus(corpus, "document")
     tokenizer = as_model(model).require_tokenizer()
-    source = _Segments(corpus, tokenizer, max_tokens)
+    source = _SegmentSource(corpus, tokenizer, max_tokens)
     return Corpus(source, on_error=corpus.on_error, given_as="segment")

@@ -1,19 +1,14 @@
-"""Checkpoints: shards on disk, folded in order into one state.
+"""Checkpoints in the folder of a run, and the lock on it.
 
-    out/shards/12-3f9a….npz      states of a shard, written whole or not at all
+    out/plan.json                the plan of the run
+    out/shards/12-3f9a….npz      states of a shard, written atomically
     out/shards/prefix-3f9a….npz  the sum of shards 0 … n, which replaces their files
+    out/result.nc                the result
+    out/.lock                    held by the running process
 
-Shards are added in the order of their ids, whichever worker measured them and whenever, so that
-the sums are always the same to the last bit. The names and contents of files carry the hash of
-their plan: a checkpoint of another plan is never counted. Files hold arrays and JSON: nothing is
-unpickled. `run/checkpoint.py` guards the folder as a whole.
-
-The folder of a run: whose it is, and who may work in it.
-
-out/plan.json   what is being run
-out/shards/     checkpoints (`run/checkpoint.py`)
-out/result.nc   the result
-out/.lock       held by the process that is at work
+Shards are added in the order of their ids, so that sums are bit-equal for any order of workers.
+Names and contents of files include the hash of their plan: a checkpoint of another plan is never
+counted. Files have arrays and JSON; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -38,36 +33,32 @@ from headscope.run.shard import ShardReport, ShardSums
 
 FOLDER = "shards"
 FOLD_EVERY = 16
-MAX_NAMED = 5
-"""Files that a warning names."""
+MAX_FILES = 5
+"""Maximum number of files in a warning."""
 
 T = TypeVar("T")
 
 
 class ShardKey(NamedTuple):
-    """What a checkpoint is of."""
+    """Identity of a checkpoint."""
 
     plan: str
-    """The hash of its plan."""
+    """Hash of the plan."""
     shard: int | None
-    """The shard; None for a sum of several."""
+    """Shard id; None for a sum of several."""
     through: int = 0
-    """A sum holds the shards before this one."""
+    """Number of shards in a sum, from shard 0."""
 
 
-class _Refused(Exception):
-    """A file is not the checkpoint that its name says."""
+class _WrongCheckpoint(Exception):
+    """A file differs from the checkpoint that its name says."""
 
 
 class ShardStore:
-    """Which shards are done, and their sum so far.
+    """Finished shards and their sum so far.
 
-    Args:
-        folder: of the run.
-        plan: what is measured.
-        n_shards: how many shards there are.
-        is_kept: does the folder outlive the run? If not, nothing is written that only a later run
-            would read.
+    Unless the folder outlives the run (`is_kept`), files that only a later run would read are not
+    written.
     """
 
     def __init__(self, folder: Path, plan: Plan, n_shards: int, *, is_kept: bool = True) -> None:
@@ -83,45 +74,45 @@ class ShardStore:
         self._resume()
 
     def path(self, shard_id: int) -> Path:
-        """Where a shard's states are written."""
+        """Return the file of a shard's states."""
         return self._folder / f"{shard_id}{self._ending}"
 
-    def stamp(self, shard_id: int) -> ShardKey:
-        """What is written into that file."""
+    def key(self, shard_id: int) -> ShardKey:
+        """Return the key of a shard's file."""
         return ShardKey(self._hash, shard_id)
 
     @property
     def done(self) -> set[int]:
-        """Ids of the shards that need not be run."""
+        """Ids of the finished shards."""
         return set(range(self._next)) | {shard_id for shard_id, _ in self._files()}
 
     @property
     def is_complete(self) -> bool:
-        """Is every shard folded in?"""
+        """Are all shards in the sum?"""
         return self._next == self._n_shards
 
     def total(self) -> ShardSums:
-        """The sum of all shards."""
+        """Return the sum of all shards."""
         assert self._total is not None
         return self._total
 
-    def take(self, shard_id: int, measured: ShardSums) -> None:
-        """Write a shard that was measured in this process, and add it if it is next in line."""
+    def add(self, shard_id: int, measured: ShardSums) -> None:
+        """Write a shard that was measured in this process, and add it if it is next in order."""
         if self._is_kept or shard_id != self._next:
-            write_measured(self.path(shard_id), measured, self.stamp(shard_id))
+            write_sums(self.path(shard_id), measured, self.key(shard_id))
         if shard_id == self._next:
-            self._add(measured, in_place=True)
-        self.fold()
+            self._add_next(measured, in_place=True)
+        self.merge()
 
-    def fold(self, *, flush: bool = False) -> None:
-        """Add the shards that are next in line; now and then write the sum to disk."""
+    def merge(self, *, flush: bool = False) -> None:
+        """Add the shards that are next in order; write the sum to disk regularly."""
         while self._next < self._n_shards and self.path(self._next).is_file():
-            self._add(read_measured(self.path(self._next), self.stamp(self._next)), in_place=True)
-        folded = self._next - self._on_disk
-        if self._total is not None and folded and (flush or folded >= FOLD_EVERY):
+            self._add_next(read_sums(self.path(self._next), self.key(self._next)), in_place=True)
+        n_new = self._next - self._on_disk
+        if self._total is not None and n_new and (flush or n_new >= FOLD_EVERY):
             if self._is_kept:
-                stamp = ShardKey(self._hash, None, self._next)
-                write_measured(self._prefix, self._total, stamp)
+                key = ShardKey(self._hash, None, self._next)
+                write_sums(self._prefix, self._total, key)
             for shard_id in range(self._on_disk, self._next):
                 self.path(shard_id).unlink(missing_ok=True)
             self._on_disk = self._next
@@ -135,11 +126,10 @@ class ShardStore:
         return self._folder / f"prefix{self._ending}"
 
     def _files(self) -> list[tuple[int, Path]]:
-        """The shards of this plan that have a file, in order."""
         paths = ((p.name.removesuffix(self._ending), p) for p in self._folder.glob("*-*.npz"))
         return sorted((int(name), p) for name, p in paths if name.isdecimal() and name.isascii())
 
-    def _add(self, measured: ShardSums, *, in_place: bool) -> None:
+    def _add_next(self, measured: ShardSums, *, in_place: bool) -> None:
         if self._total is None:
             self._total = measured
         else:
@@ -152,12 +142,12 @@ class ShardStore:
         self._next += 1
 
     def _resume(self) -> None:
-        """Count what can be read; what cannot is measured again, and the user is told."""
+        """Add readable checkpoints; remove others with a warning, to measure them again."""
         damaged: list[str] = []
         if self._prefix.is_file():
-            stamp, total = self._tried(self._prefix, damaged, self._sum) or (None, None)
-            if stamp is not None and total is not None:
-                self._total, self._next = total, stamp.through
+            key, total = self._tried(self._prefix, damaged, self._sum) or (None, None)
+            if key is not None and total is not None:
+                self._total, self._next = total, key.through
                 self._on_disk = self._next
         for shard_id, path in self._files():
             if shard_id < self._next or shard_id >= self._n_shards:
@@ -169,7 +159,7 @@ class ShardStore:
         )
         if foreign:
             warn(
-                f"{self._folder} also holds checkpoints of another run, which are left alone: "
+                f"{self._folder} also has checkpoints of another run, which are left alone: "
                 f"{_listed(foreign)}."
             )
         if damaged:
@@ -177,35 +167,34 @@ class ShardStore:
                 f"Checkpoints in {self._folder} could not be read and are measured again: "
                 f"{_listed(damaged)}."
             )
-        self.fold()
+        self.merge()
 
     def _sum(self, path: Path) -> tuple[ShardKey, ShardSums]:
-        """The sum of the first shards."""
-        stamp, measured = read_stamped(path)
-        if stamp != ShardKey(self._hash, None, stamp.through) or not (
-            0 < stamp.through <= self._n_shards
+        key, measured = read_keyed(path)
+        if key != ShardKey(self._hash, None, key.through) or not (
+            0 < key.through <= self._n_shards
         ):
-            raise _Refused(f"it says that it is {stamp}")
-        return stamp, measured
+            raise _WrongCheckpoint(f"it says that it is {key}")
+        return key, measured
 
     def _checked(self, shard_id: int) -> Callable[[Path], None]:
-        """Reads a shard's file; one that is next in line is added at once."""
+        """Return a reader of a shard's file, which adds the shard if it is next in order."""
 
         def check(path: Path) -> None:
-            measured = read_measured(path, self.stamp(shard_id))
+            measured = read_sums(path, self.key(shard_id))
             if shard_id == self._next:
-                # Not in place: if the shapes do not fit, the sum must be as it was.
-                self._add(measured, in_place=False)
+                # Not in place: if shapes do not match, the sum must not change.
+                self._add_next(measured, in_place=False)
 
         return check
 
     def _tried(self, path: Path, damaged: list[str], read: Callable[[Path], T]) -> T | None:
-        """What `read` returns; if it fails, the file is removed and named as damaged."""
+        """Call `read`; if it fails, remove the file and list it as damaged."""
         if path.is_dir():
             raise InputError(f"{str(path)!r} is a folder where a checkpoint belongs: remove it.")
         try:
             return read(path)
-        except Exception as error:  # zip, JSON and NumPy raise many kinds for a damaged file
+        except Exception as error:  # zip, JSON and NumPy raise many kinds of errors
             damaged.append(f"{path.name} ({type(error).__name__}: {str(error)[:80]})")
             path.unlink()
             return None
@@ -224,83 +213,81 @@ def _ending(plan_hash: str) -> str:
     return f"-{plan_hash[:12]}.npz"
 
 
-def write_measured(path: Path, measured: ShardSums, stamp: ShardKey) -> None:
-    """Write a checkpoint; the file appears only when it is complete."""
+def write_sums(path: Path, measured: ShardSums, key: ShardKey) -> None:
+    """Write a checkpoint atomically."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        dump_measured(file, measured, stamp)
+        dump_sums(file, measured, key)
 
 
-def dump_measured(file: BinaryIO, measured: ShardSums, stamp: ShardKey) -> None:
-    """A checkpoint as arrays and JSON in one npz."""
+def dump_sums(file: BinaryIO, measured: ShardSums, key: ShardKey) -> None:
+    """Write a checkpoint as arrays and JSON in one npz."""
     arrays = {
         f"{block}|{metric}|{name}": array
         for block, metrics in measured.states.items()
         for metric, state in metrics.items()
         for name, array in state.items()
     }
-    meta = json.dumps({"report": measured.report.to_dict(), **stamp._asdict()}).encode()
+    meta = json.dumps({"report": measured.report.to_dict(), **key._asdict()}).encode()
     np.savez(file, meta=np.frombuffer(meta, dtype=np.uint8), **arrays)  # type: ignore[arg-type]
 
 
-def read_measured(path: Path, expected: ShardKey) -> ShardSums:
-    """What `write_measured` wrote, after making sure that it is of this plan and shard."""
-    stamp, measured = read_stamped(path)
-    if stamp != expected:
-        raise _Refused(f"it says that it is shard {stamp.shard} of plan {stamp.plan[:12]}")
+def read_sums(path: Path, expected: ShardKey) -> ShardSums:
+    """Read a checkpoint and check its plan and shard."""
+    key, measured = read_keyed(path)
+    if key != expected:
+        raise _WrongCheckpoint(f"it says that it is shard {key.shard} of plan {key.plan[:12]}")
     return measured
 
 
-def read_stamped(path: Path) -> tuple[ShardKey, ShardSums]:
-    """A checkpoint, and what it says it is of."""
+def read_keyed(path: Path) -> tuple[ShardKey, ShardSums]:
+    """Read a checkpoint and its key."""
     states: States = {}
     # NumPy does not close a file that it opened and cannot read.
     with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         meta = json.loads(file["meta"].tobytes())
-        for key in file.files:
-            if key != "meta":
-                block, metric, name = key.split("|")
-                states.setdefault(block, {}).setdefault(metric, {})[name] = file[key]
-    stamp = ShardKey(meta["plan"], meta["shard"], meta["through"])
-    return stamp, ShardSums(states, ShardReport(**meta["report"]))
+        for entry in file.files:
+            if entry != "meta":
+                block, metric, name = entry.split("|")
+                states.setdefault(block, {}).setdefault(metric, {})[name] = file[entry]
+    key = ShardKey(meta["plan"], meta["shard"], meta["through"])
+    return key, ShardSums(states, ShardReport(**meta["report"]))
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
+    more = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
+    return ", ".join(names[:MAX_FILES]) + more
 
 
-MAX_SHOWN = 4
-"""Differences of two plans that a message names."""
+MAX_DIFFERENCES = 4
+"""Maximum number of differences in a message."""
 CAUSES = ("model name", "corpus name", "corpus unit", "the model", "the documents")
-"""How differences begin from which others follow, such as other labels."""
-IN_WORDS = {
+"""Prefixes of differences that cause others, such as other labels."""
+DIFFERENCE_TEXTS = {
     "corpus hash": "the documents were other ones",
     "model weights_sha256": "the model had other weights",
     "format": "it was written by another version of headscope",
 }
-"""Differences of which the values say nothing to a reader."""
+"""Texts for differences whose values mean nothing to a reader."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within the block no other process works in the folder. What a killed one left half written
-    is removed.
-    """
+    """Within the block no other process works in the folder; remove files of killed processes."""
     lock = filelock.FileLock(folder / ".lock")
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise InputError(f"Another run is at work in {folder}. Wait for it, or stop it.") from None
+        raise InputError(f"Another run uses {folder}. Wait for it, or stop it.") from None
     try:
-        for place in (folder, folder / FOLDER):
-            remove_leftovers(place)
+        for path in (folder, folder / FOLDER):
+            remove_leftovers(path)
         yield
     finally:
         lock.release()
 
 
 def finished(folder: Path, plan: Plan) -> Result | None:
-    """The result of this plan, where its run is complete.
+    """Return the result of this plan if its run is complete.
 
     Raises:
         FileFormatError: the result is damaged, or is of another plan.
@@ -325,10 +312,10 @@ def finished(folder: Path, plan: Plan) -> Result | None:
 
 
 def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
-    """Make sure that the folder holds a run of this plan, or write the plan into it.
+    """Check that the folder has a run of this plan, or write the plan into it.
 
     Raises:
-        RunMismatch: the folder holds a run with another plan; the message says what differs.
+        RunMismatch: the folder has a run with another plan; the message lists differences.
         InputError: the plan in the folder cannot be read.
     """
     file = folder / "plan.json"
@@ -344,9 +331,9 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             differences = _differences(theirs, ours)
             first = [text for text in differences if text.startswith(CAUSES)]
             differences = first or differences  # with another model or corpus, much else differs
-            n_more = len(differences) - MAX_SHOWN
+            n_more = len(differences) - MAX_DIFFERENCES
             more = f"; and {n_more} more" if n_more > 0 else ""
-            shown = "; ".join(differences[:MAX_SHOWN]) + more
+            shown = "; ".join(differences[:MAX_DIFFERENCES]) + more
             raise RunMismatch(
                 f"{folder} holds another run: {shown}. Choose another folder, or pass "
                 "resume=False (--no-resume) to replace it."
@@ -363,7 +350,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 
 
 def _refuse_unknown(folder: Path, file: Path) -> None:
-    """Refuse a folder that holds a result, but no plan that says what the result is of."""
+    """Raise RunMismatch for a folder with a result but without a plan."""
     if (folder / RESULT_FILE).is_file():
         raise RunMismatch(
             f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "
@@ -373,17 +360,17 @@ def _refuse_unknown(folder: Path, file: Path) -> None:
 
 
 def _differences(
-    theirs: Mapping[str, object], ours: Mapping[str, object], where: str = ""
+    theirs: Mapping[str, object], ours: Mapping[str, object], prefix: str = ""
 ) -> list[str]:
-    """What differs, leaf by leaf: `settings max_tokens was 512, is 128`."""
+    """List differences, leaf by leaf: `settings max_tokens was 512, is 128`."""
     differences = []
     for key in {**theirs, **ours}:
         before, now = theirs.get(key), ours.get(key)
         if before == now:
             continue
-        name = f"{where} {key}".strip()
-        if name in IN_WORDS:
-            differences.append(IN_WORDS[name])
+        name = f"{prefix} {key}".strip()
+        if name in DIFFERENCE_TEXTS:
+            differences.append(DIFFERENCE_TEXTS[name])
         elif name == "metrics" and isinstance(before, list) and isinstance(now, list):
             differences += _metric_differences(before, now)
         elif isinstance(before, dict) and isinstance(now, dict):
@@ -396,7 +383,7 @@ def _differences(
 def _metric_differences(
     theirs: Sequence[Mapping[str, object]], ours: Sequence[Mapping[str, object]]
 ) -> list[str]:
-    """Which metrics differ: `distance was measured, and is not asked for now`."""
+    """List differences of metrics: `distance was measured, and is not asked for now`."""
     before, now = (
         {str(metric["name"]): metric for metric in metrics} for metrics in (theirs, ours)
     )

@@ -1,4 +1,4 @@
-"""The differences of two results."""
+"""Differences of two results, with intervals and p values."""
 
 from __future__ import annotations
 
@@ -25,30 +25,29 @@ from headscope.statistics.jackknife import (
 from headscope.statistics.multiple_testing import benjamini_hochberg
 
 SAME = "paired: the same documents on both sides"
-OTHER = "unpaired: not the same documents on both sides"
+NOT_SAME = "unpaired: not the same documents on both sides"
 
 
 @dataclass(frozen=True)
 class Labeled:
-    """A variable of a result with the jackknife of its buckets, over the same axes."""
+    """A variable of a result and its jackknife, over the same axes."""
 
     array: xr.DataArray
     jackknife: Jackknife
 
 
 def compare(left: Result, right: Result) -> xr.Dataset:
-    """Differences of two results, left minus right, with intervals and p values.
+    """Subtract two results, left minus right, with intervals and p values.
 
-    Two models over one corpus, or two genres under one model (`result.group`). Variables
-    are compared head by head where both models have the same layers and heads; their means
-    over heads (`…_mean`) always. Results of the same documents are paired, bucket by bucket; the
-    attribute `comparison` says which it was. Corpora that merely overlap are not paired, which
-    makes intervals too wide rather than too narrow. `…_p` is two-sided; `…_p_adjusted` is corrected
-    for all heads (and labels) of the variable by Benjamini & Hochberg: of the differences where it
-    is below 0.05, at most one in twenty is expected to be false. Variability is left out where the
-    sides kept different numbers of documents: fewer make it smaller. Metrics whose classes are not
-    registered here are left out, with a warning. Where one document dominates a sum, or decides a
-    difference, the attribute `caution` says so.
+    For two models over one corpus, or two genres under one model (`result.group`). Variables are
+    compared head by head if both models have the same layers and heads; their means over heads
+    (`…_mean`) always. Results of the same documents are paired, bucket by bucket (attribute
+    `comparison`). Overlapping corpora are not paired, so their intervals are too wide rather than
+    too narrow. `…_p` is two-sided; `…_p_adjusted` is corrected for all heads (and labels) of the
+    variable by Benjamini & Hochberg, a false discovery rate. Variability is left out if the sides
+    kept different numbers of documents, because fewer make it smaller. Metrics with unregistered
+    classes are left out, with a warning. The attribute `caution` names sums that one document
+    dominates and differences that one document drives.
     """
     check_results(other=right)
     is_paired = is_of_same_documents(left, right)
@@ -79,7 +78,11 @@ def compare(left: Result, right: Result) -> xr.Dataset:
                 cautions += caution(name, a, sides[0], sides[1], is_paired=is_paired)
     if not differences:
         raise InputError("The two results have no variable in common.")
-    about = {"left": left.title, "right": right.title, "comparison": SAME if is_paired else OTHER}
+    about = {
+        "left": left.title,
+        "right": right.title,
+        "comparison": SAME if is_paired else NOT_SAME,
+    }
     if cautions:
         about["caution"] = " ".join(cautions)
     return xr.Dataset(differences, coords={"bound": list(BOUNDS)}, attrs=about)
@@ -88,13 +91,13 @@ def compare(left: Result, right: Result) -> xr.Dataset:
 def caution(
     name: str, array: xr.DataArray, left: Jackknife, right: Jackknife, *, is_paired: bool
 ) -> list[str]:
-    """Sentences about a document that dominates or decides the difference of two sides."""
+    """Return warnings on documents that dominate or drive the difference of two sides."""
     compared = [left - right] if is_paired else [left, right]
     return [*dominated(name, (left, right)), *decided(name, array, compared)]
 
 
 def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
-    """What a reader must know of a sum of which one document holds most."""
+    """Return a warning if one document has most of a sum."""
     shares = [largest_share(side)[0] for side in sides if is_dominated(side)]
     if not shares:
         return []
@@ -105,33 +108,31 @@ def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
 
 
 def decided(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> list[str]:
-    """What a reader must know of numbers that hang on one document, however short it is.
+    """Return a warning if one document drives numbers, however short the document is.
 
-    Args:
-        name: of the variable.
-        array: with the axes of the numbers, which say where the worst is.
-        compared: whose jackknife make up the error: a difference, or its two sides.
+    `array` has the axes of the numbers; `compared` are the jackknives that make up the error: a
+    difference, or its two sides.
     """
     shares = np.max(
-        [np.where(is_driven_by_one(of), largest_influence(of), 0.0) for of in compared], axis=0
+        [np.where(is_driven_by_one(x), largest_influence(x), 0.0) for x in compared], axis=0
     )
     n = int((shares > 0).sum())
     if not n:
         return []
-    at = np.unravel_index(int(shares.argmax()), shares.shape)
-    places = [
+    worst = np.unravel_index(int(shares.argmax()), shares.shape)
+    coordinates = [
         f"{dim} {array[dim].values[i] if dim in array.coords else i}"
-        for dim, i in zip(array.dims, at, strict=True)
+        for dim, i in zip(array.dims, worst, strict=True)
     ]
-    where = f" at {', '.join(places)}" if places else ""
+    location = f" at {', '.join(coordinates)}" if coordinates else ""
     return [
         f"In {n} of {shares.size} numbers, one document is more than half of what {name} varies by "
-        f"({shares.max():.0%}{where}): other documents may say otherwise."
+        f"({shares.max():.0%}{location}): they may not replicate."
     ]
 
 
 def is_of_same_documents(left: Result, right: Result) -> bool:
-    """Do two results share documents, dealt into the same buckets?
+    """Do two results share documents, in the same buckets?
 
     Two groups of one corpus share none; a group and the whole do.
     """
@@ -145,14 +146,10 @@ def is_of_same_documents(left: Result, right: Result) -> bool:
 def labeled_jackknives(
     result: Result, block: str | None = None, only: str | None = None
 ) -> dict[str, Labeled]:
-    """The variables of a result that have jackknife, without labels that other metrics added.
+    """Return the variables with a jackknife, without labels that other metrics added.
 
-    Those of metrics whose classes are not registered here are not among them.
-
-    Args:
-        result: what was measured.
-        block: of the model; the first by default.
-        only: a variable, if those of its metric are all that is asked for.
+    Metrics with unregistered classes are left out. `only` names a variable: then only those of its
+    metric are returned. Default block: the first.
     """
     block = block or next(iter(result.blocks))
     data = result.block(block)
@@ -162,27 +159,26 @@ def labeled_jackknives(
     states = result.states[block]
     measured = {m.name: state_of(states[m.name]) for m in metrics if m.name in states}
     jackknife = {
-        name: _dense(of_parts, axes.buckets_per_group)
-        for name, of_parts in block_jackknives(measured, metrics, axes, axes.units).items()
+        name: _dense(by_bucket, axes.buckets_per_group)
+        for name, by_bucket in block_jackknives(measured, metrics, axes, axes.units).items()
     }
     labeled = {}
     for metric in metrics:
         labels = metric.coordinates(axes)
         for name in (variable.name for variable in metric.variables()):
             if name in jackknife and name in data:
-                here = {d: list(labels[d]) for d in map(str, data[name].dims) if d in labels}
-                labeled[name] = Labeled(data[name].sel(here), jackknife[name])
+                coords = {d: list(labels[d]) for d in map(str, data[name].dims) if d in labels}
+                labeled[name] = Labeled(data[name].sel(coords), jackknife[name])
     return labeled
 
 
 def _averaged(labeled: Labeled) -> Labeled:
-    """The mean over heads."""
     heads = tuple(labeled.array.dims.index(dim) for dim in HEADS)
     return Labeled(labeled.array.mean(HEADS), labeled.jackknife.mean(heads))
 
 
 def _dense(jackknife: Jackknife, n: int) -> Jackknife:
-    """With all `n` buckets, also those after the last that holds documents: two sides are paired."""
+    """Pad with empty buckets up to n, so that two sides can be paired."""
     more = [(0, n - len(jackknife.deltas)), *[(0, 0)] * (jackknife.deltas.ndim - 1)]
     return (
         jackknife
@@ -192,7 +188,7 @@ def _dense(jackknife: Jackknife, n: int) -> Jackknife:
 
 
 def _not_comparable(left: Result, right: Result) -> set[str]:
-    """Variables that would differ merely because more was measured on one side."""
+    """Return variables that depend on a count in which the sides differ."""
     return {
         variable.name
         for metric in registered_metrics_of(left)
@@ -202,10 +198,10 @@ def _not_comparable(left: Result, right: Result) -> set[str]:
 
 
 def _warn_of_unregistered(left: Result, right: Result) -> None:
-    """Name the metrics that both results have and this process does not know."""
+    """Warn of metrics in both results whose classes are not registered."""
     both = [{str(m["name"]) for m in result.provenance["metrics"]} for result in (left, right)]
-    known = [{m.name for m in registered_metrics_of(result)} for result in (left, right)]
-    unregistered = sorted((both[0] & both[1]) - (known[0] & known[1]))
+    registered = [{m.name for m in registered_metrics_of(result)} for result in (left, right)]
+    unregistered = sorted((both[0] & both[1]) - (registered[0] & registered[1]))
     if unregistered:
         warn(
             f"Not compared: {', '.join(unregistered)}, measured by classes that are not registered "

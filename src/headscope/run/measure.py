@@ -1,4 +1,4 @@
-"""`trace.measure`: the metrics of one input, the same numbers as `analyze` of a corpus of one."""
+"""`trace.measure`: metrics of one input, equal to `analyze` of a corpus of one document."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def measure(
     null_keys: NullKeys = "auto",
     over: Over = "attention",
 ) -> Result:
-    """The metrics of one input: what `analyze` gives for a corpus of one (`max_tokens=None`).
+    """Measure the metrics of one input, as `analyze` for a corpus of one (`max_tokens=None`).
 
-    Works for a trace of a model and for attention computed elsewhere (`Trace.from_arrays`).
-    There are no intervals: one document says nothing of others.
+    Works for a trace of a model and for attention computed elsewhere (`Trace.from_arrays`). One
+    document gives no intervals.
 
     Args:
-        trace: what to measure.
+        trace: the trace.
         metrics: "all" for those that the annotations allow, names, or metrics.
         document: the annotated document that was traced, for tags, trees and mentions. In an
-            encoder-decoder both sides have its labels where both read its text.
+            encoder-decoder both sides have its labels if both read its text.
         tagset: universal tags or the language's own.
-        null_keys: which keys are null attention.
-        over: `attention`, or `norm` for attention times the length of what it fetches; the trace
-            was then made with `norms=True`.
+        null_keys: keys of null attention.
+        over: `attention`, or `norm` for attention weighted by the norm of the projected value; the
+            trace needs `norms=True`.
 
     Raises:
         InputError: the trace is of another text than the document.
@@ -64,33 +64,38 @@ def measure(
     settings = Settings(tagset=tagset, null_keys=null_keys, over=over)
     if over == "norm" or is_weighed(trace):
         trace, settings = weigh_trace(trace), replace(settings, over="norm")
-    given = _plain_document(trace) if document is None else document
+    source = _plain_document(trace) if document is None else document
     metrics = list_metrics(metrics)
-    surveyed = survey(as_corpus([given]), settings, facts_of(metrics))
+    surveyed = survey(as_corpus([source]), settings, facts_of(metrics))
     chosen = find_metrics(metrics, surveyed.available)
-    axes = replace(axes_for(surveyed, settings, _key_classes(trace)), buckets_per_group=1)
-    batch = _batch(trace, given, document is not None, axes, settings)
-    fold = Accumulator(chosen)
-    with fold.batch(replace(batch, facts=surveyed.facts)) as read:
+    text = trace.text
+    special = [
+        token for token, is_special in zip(text.tokens, text.special, strict=True) if is_special
+    ]
+    axes = replace(axes_for(surveyed, settings, class_names(special)), buckets_per_group=1)
+    batch = _batch(trace, source, document is not None, axes, settings)
+    accumulator = Accumulator(chosen)
+    with accumulator.batch(replace(batch, facts=surveyed.facts)) as read:
         for name, block in trace.blocks.items():
             layers = block.attention["layer"].values
             for layer, weights in zip(layers, block.attention.values, strict=True):
                 weights = weights if weights.dtype == np.float64 else weights.astype(np.float32)
                 tensor = torch.from_numpy(weights.copy())[None]
                 read(Attention(tensor, cast("BlockName", name), int(layer), block.is_causal))
-    states = fold.states()
+    states = accumulator.states()
     blocks = {name: states[name] for name in trace.blocks if name in states}
     shown = {stack: tokens.tokens for stack, tokens in trace.stack_tokens.items()}
     return Result(
-        finalize_all(blocks, chosen, axes, fold.layers(), has_intervals=False, over=settings.over),
+        finalize_all(
+            blocks, chosen, axes, accumulator.layers(), has_intervals=False, over=settings.over
+        ),
         label_states(states, chosen),
         _provenance(trace, chosen, axes, settings),
-        {0: MeasuredDocument(given.id, shown)},
+        {0: MeasuredDocument(source.id, shown)},
     )
 
 
 def _plain_document(trace: Trace) -> Document:
-    """The text of a trace as a document without annotations."""
     text = " ".join(trace.text.texts)
     return Document(id=text[:60], text=text, words=(), spans=())
 
@@ -98,7 +103,6 @@ def _plain_document(trace: Trace) -> Document:
 def _batch(
     trace: Trace, document: Document, is_annotated: bool, axes: Axes, settings: Settings
 ) -> Batch:
-    """The batch that a run would make of the document."""
     stacks = {}
     for stack, tokens in trace.stack_tokens.items():
         is_main = tokens is trace.text
@@ -106,7 +110,7 @@ def _batch(
     is_cut = [bool(trace.provenance.get("n_cut", 0))]
     batch = label_batch([(0, document)], stacks, axes, settings, is_cut=is_cut)
     labeled = {
-        # Attention computed elsewhere comes without ids: tokens with the same text are equal.
+        # Attention computed elsewhere has no ids: tokens with the same text are equal.
         stack: replace(sequences, ids=_ids(trace.stack_tokens[stack])[None])
         if sequences.ids is None
         else sequences
@@ -116,12 +120,12 @@ def _batch(
 
 
 def _of_document(tokens: Tokens, document: Document) -> Tokens:
-    """The tokens with their offsets in the document; an error if they are of another text."""
+    """Return tokens with offsets in the document; raise InputError for another text."""
     second = document.meta.get(SECOND)
     if second is not None:  # a segment, traced as a pair
-        at = int(second)
-        if tokens.texts == (document.text[:at].rstrip(), document.text[at:]):
-            return tokens.joined(document.text, at)
+        start = int(second)
+        if tokens.texts == (document.text[:start].rstrip(), document.text[start:]):
+            return tokens.joined(document.text, start)
     if tokens.texts != (document.text,):
         raise InputError(
             f"The trace is not of document {document.id!r}: their texts differ. Trace "
@@ -134,16 +138,7 @@ def _ids(tokens: Tokens) -> np.ndarray:
     return np.unique(np.array(tokens.tokens, dtype=str), return_inverse=True)[1].astype(np.int64)
 
 
-def _key_classes(trace: Trace) -> tuple[str, ...]:
-    return class_names(
-        token
-        for token, is_special in zip(trace.text.tokens, trace.text.special, strict=True)
-        if is_special
-    )
-
-
 def _hash(trace: Trace) -> str:
-    """Tells traces apart."""
     digest = hashlib.sha256()
     for block in trace.blocks.values():
         digest.update(np.ascontiguousarray(block.attention.values).tobytes())

@@ -1,4 +1,4 @@
-"""Merges results, and takes the result of one group of documents, from states alone."""
+"""Merge results, and extract the result of one group of documents, from states alone."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from headscope.results.result import Result
 
 
 def merge(left: Result, right: Result) -> Result:
-    """Two results over disjoint corpora as one: what one run over both would have given.
+    """Merge two results over disjoint corpora; equal to one run over both.
 
     Raises:
-        InputError: they are of different models, metrics or settings, or of the same corpus.
+        InputError: models, metrics or settings differ, or corpora overlap.
     """
     check_results(left=left, right=right)
     _check_mergeable(left, right)
@@ -30,9 +30,7 @@ def merge(left: Result, right: Result) -> Result:
     axes = _joint_axes(axes_of(left), axes_of(right))
     offset = int(left.provenance["corpus"]["documents"])
     states = merge_states(
-        metrics,
-        _aligned(left, metrics, axes, 0),
-        _aligned(right, metrics, axes, offset),
+        metrics, _aligned(left, metrics, axes, 0), _aligned(right, metrics, axes, offset)
     )
     layers = {block: layers_of(data) for block, data in left.blocks.items()}
     blocks = finalize_all(states, metrics, axes, layers, over=left.over)
@@ -48,7 +46,7 @@ def merge(left: Result, right: Result) -> Result:
 
 
 def with_groups(result: Result) -> Result:
-    """The result with the values of each group, where there is more than one."""
+    """Add the values of each group, if there is more than one."""
     names = axes_of(result).groups
     if len(names) < 2:
         return result
@@ -57,21 +55,19 @@ def with_groups(result: Result) -> Result:
 
 
 def group_result(result: Result, name: str) -> Result:
-    """The result of one group of documents (a genre). Metrics whose states are not kept by bucket of
-    the corpus (exemplars, divergences) are left out.
-    """
+    """Return the result of one group of documents (a genre), without metrics that lack buckets."""
     axes = axes_of(result)
     if name not in axes.groups:
         raise UnknownName.of("group", name, axes.groups)
     number = axes.groups.index(name)
     inside = np.flatnonzero(axes.groups_of_buckets == number)
-    has_parts = {
+    has_buckets = {
         metric
         for measured in result.states.values()
         for metric, data in measured.items()
         if "bucket" in data.dims or "bucket" in data
     }
-    metrics = [metric for metric in metrics_of(result) if metric.name in has_parts]
+    metrics = [metric for metric in metrics_of(result) if metric.name in has_buckets]
     states: States = {}
     for block, measured in result.states.items():
         for metric in metrics:
@@ -81,48 +77,46 @@ def group_result(result: Result, name: str) -> Result:
             if "bucket" in data.dims:
                 data = data.isel(bucket=inside)
             elif "bucket" in data:
-                at = data["bucket"].isel(layer=0, drop=True).astype(int)
-                data = data.isel(sampled=np.flatnonzero(np.isin(at, inside)))
-                places = np.searchsorted(inside, data["bucket"].astype(int))
-                data = data.assign(bucket=data["bucket"].copy(data=places.astype(float)))
+                bucket = data["bucket"].isel(layer=0, drop=True).astype(int)
+                data = data.isel(sampled=np.flatnonzero(np.isin(bucket, inside)))
+                indices = np.searchsorted(inside, data["bucket"].astype(int))
+                data = data.assign(bucket=data["bucket"].copy(data=indices.astype(float)))
             states.setdefault(block, {})[metric.name] = state_of(data)
     buckets = tuple(axes.units[inside].tolist()) if axes.buckets else ()
-    axes_of_group = replace(axes, groups=(name,), buckets=buckets)
+    group_axes = replace(axes, groups=(name,), buckets=buckets)
     layers = {block: layers_of(data) for block, data in result.blocks.items()}
-    provenance = {**result.provenance, "group": name, "axes": axes_of_group.to_dict()}
+    provenance = {**result.provenance, "group": name, "axes": group_axes.to_dict()}
     provenance["metrics"] = [
-        metric for metric in result.provenance["metrics"] if metric["name"] in has_parts
+        metric for metric in result.provenance["metrics"] if metric["name"] in has_buckets
     ]
-    of_group = Result(
-        finalize_all(states, metrics, axes_of_group, layers, over=result.over),
+    group = Result(
+        finalize_all(states, metrics, group_axes, layers, over=result.over),
         label_states(states, metrics),
         provenance,
     )
-    if COUNTS_DOCUMENTS in of_group:
-        provenance["counts"] = {"documents": of_group.n_documents}
-    return of_group
+    if COUNTS_DOCUMENTS in group:
+        provenance["counts"] = {"documents": group.n_documents}
+    return group
 
 
 def check_results(**results: object) -> None:
-    """Refuse what is not a result; the message says which argument it is."""
+    """Raise InputError, naming the argument, unless all values are results."""
     for name, result in results.items():
         expect(name, result, Result, "a result of headscope.analyze or headscope.open")
 
 
 def layers_of(data: xr.Dataset) -> list[int]:
-    """The numbers of the layers of a result's dataset."""
+    """Return the layer numbers of a result's dataset."""
     return [int(n) for n in data["layer"].values] if "layer" in data.coords else []
 
 
 def metrics_of(result: Result) -> tuple[Metric, ...]:
-    """The metrics of a result, with their options."""
+    """Return the metrics of a result, with their options."""
     return tuple(metric_from_dict(values) for values in result.provenance["metrics"])
 
 
 def registered_metrics_of(result: Result) -> tuple[Metric, ...]:
-    """The metrics of a result whose classes are known here: of others, which their users wrote and
-    another process registered, there are values and no sums to reckon with.
-    """
+    """Return the metrics whose classes are registered; others have values but no usable states."""
     registered = []
     for values in result.provenance["metrics"]:
         try:
@@ -133,12 +127,12 @@ def registered_metrics_of(result: Result) -> tuple[Metric, ...]:
 
 
 def axes_of(result: Result) -> Axes:
-    """The labels of a result's states."""
+    """Return the labels of a result's states."""
     return Axes.from_dict(result.provenance["axes"])
 
 
 def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
-    """Numbers of the documents that are exemplars or samples."""
+    """Return the numbers of the documents that are exemplars or samples."""
     numbers: set[int] = set()
     for data in blocks.values():
         for name in ("exemplar_document", "sample_document"):
@@ -148,15 +142,15 @@ def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
 
 
 def _check_mergeable(left: Result, right: Result) -> None:
-    for what, keys in (
+    for section, keys in (
         ("model", ("weights_sha256", "architecture", "dtype", "edits")),
         ("settings", ("max_tokens", "null_keys", "over", "tagset", "by", "unit")),
     ):
         for key in keys:
-            ours, theirs = (r.provenance[what].get(key) for r in (left, right))
+            ours, theirs = (r.provenance[section].get(key) for r in (left, right))
             if ours != theirs:
                 raise InputError(
-                    f"These results cannot be merged: {what} {key} is {ours!r} in one and "
+                    f"These results cannot be merged: {section} {key} is {ours!r} in one and "
                     f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
                 )
     _check_same_metrics(
@@ -218,14 +212,14 @@ def _joint_axes(left: Axes, right: Axes) -> Axes:
 
 
 def _bucket_numbers(axes: Axes, groups: Sequence[str]) -> np.ndarray:
-    """`bucket`: the number that each bucket of `axes` has where `groups` are all groups."""
-    at = np.array([groups.index(name) for name in axes.groups])
-    numbers: np.ndarray = at[axes.groups_of_buckets] * axes.buckets_per_group + axes.units
+    """Return the number of each bucket of `axes` among the buckets of `groups`: `bucket`."""
+    positions = np.array([groups.index(name) for name in axes.groups])
+    numbers: np.ndarray = positions[axes.groups_of_buckets] * axes.buckets_per_group + axes.units
     return numbers
 
 
 def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int) -> States:
-    """A result's states with the labels of `axes`, and its documents numbered from `offset` on."""
+    """Return states with the labels of `axes`, and documents numbered from `offset`."""
     by_name = {metric.name: metric for metric in metrics}
     axes_before = axes_of(result)
     buckets = np.searchsorted(axes.bucket_numbers, _bucket_numbers(axes_before, axes.groups))
@@ -255,16 +249,15 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
 
 
 def _renumbered(metric: Metric, state: State, offset: int) -> State:
-    """The state with its documents, if it names any, numbered from `offset` on."""
     numbers = {name: state[name] for name in metric.document_arrays}
     return {**state, **{name: np.where(n < 0, n, n + offset) for name, n in numbers.items()}}
 
 
 def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, object]:
     ours, theirs = left.provenance["corpus"], right.provenance["corpus"]
-    drawn = ("sample", "seed")  # said of each bucket under "merged"; the whole is no such draw
+    sampling = ("sample", "seed")  # kept for each side under "merged"; the whole is not a sample
     corpus = {
-        **{key: value for key, value in ours.items() if key not in drawn},
+        **{key: value for key, value in ours.items() if key not in sampling},
         "name": f"{ours['name']} + {theirs['name']}",
         "documents": ours["documents"] + theirs["documents"],
         "hash": f"{ours['hash']}+{theirs['hash']}",

@@ -1,4 +1,4 @@
-"""The options of a run: one record, the same for `analyze`, `importance` and the probes."""
+"""Options of a run, shared by `analyze`, `importance` and the probes."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ MAX_TOKENS = 512
 
 
 class RunOptions(TypedDict, total=False):
-    """Options that every run over a corpus takes."""
+    """Options of every run over a corpus."""
 
     out: str | Path | None
-    """A folder for checkpoints and the result. With it, a run that was stopped or killed goes on
-    where it was when called again, and a run that is complete is opened."""
+    """Folder for checkpoints and the result. With it, a stopped run continues when called again,
+    and a complete run is opened."""
     engine: Engine
     """`local`, or `ray` for a Ray cluster."""
     workers: int | None
-    """Worker processes (or Ray actors); 1 measures in this process. By default (None) as many as
-    the size of the job is worth, and no more than there are cores."""
+    """Worker processes or Ray actors; 1 measures in this process. Default (None): as the size of
+    the job requires, up to the number of cores."""
     resume: bool
-    """Go on with what is in `out` (the default); False replaces it."""
+    """Continue with the content of `out` (default); False replaces it."""
     by: str | None
-    """Also give the values of each group of documents; this names an entry of `Document.meta`
-    (`genre`)."""
+    """Entry of `Document.meta` (`genre`) by which documents are grouped; values of each group are
+    added."""
     tagset: Tagset
     """`universal` tags (the default) or the language's `specific` ones."""
     null_keys: NullKeys
-    """Which keys are null attention: `first`, `special`, or by the model (`auto`)."""
+    """Keys of null attention: `first`, `special`, or by the model (`auto`)."""
     over: Over
-    """What is measured: `attention`, or `norm` for attention times the length of what it fetches
-    (Kobayashi et al. 2020), rows divided by their sums."""
+    """`attention`, or `norm` for attention weighted by the norm of the projected value (Kobayashi
+    et al. 2020). Rows are then divided by their sums."""
     max_tokens: int | None
-    """Longer documents are cut, and counted; None reads as much as the model does."""
+    """Maximum tokens of a document; longer ones are cut and counted. None: the model's limit."""
     batch_tokens: int
-    """Tokens of a batch, padding included."""
+    """Maximum tokens of a batch, including padding."""
     threads: int
-    """Threads of each worker. They change the order of sums, and with it their last bits, so this
-    is bucket of a run's plan."""
+    """Threads of each worker. They change the order of sums and so their last bits; therefore part
+    of the plan."""
     address: str | None
-    """Of a Ray cluster; a local one by default."""
+    """Address of a Ray cluster; default: a local one."""
     progress: bool | None
-    """Show progress; by default on a terminal."""
+    """Show progress; default: only on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options of a run that change its numbers, or at least their last bits."""
+    """Options of a run that can change its results, at least in the last bits."""
 
     by: str | None = None
     tagset: Tagset = "universal"
@@ -68,9 +68,9 @@ class Settings:
     shard_characters: int = 32_768
     shard_documents: int = 512
     window: int = 2048
-    """So many documents at a time are sorted by length and cut into shards."""
+    """Number of documents that are sorted by length together and cut into shards."""
     buckets: int = 64
-    """Into so many buckets the documents of each group are dealt: see `headscope.batch.Axes`."""
+    """Number of buckets for the documents of each group: see `headscope.batch.Axes`."""
     threads: int = 1
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Options of a run that say where and how it is carried out, and change no number."""
+    """Options of a run that do not change its results."""
 
     out: Path | None = None
     engine: Engine = "local"
@@ -117,7 +117,7 @@ class Execution:
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Execution:
-        """These fields, taken from all options of a run."""
+        """Select these fields from all options of a run."""
         values = {name: options[name] for name in cls.__slots__ if name in options}
         out = values.get("out")
         expect("out", out, str | os.PathLike | None, "the name of a folder, or None")
@@ -127,13 +127,13 @@ class Execution:
 
 
 def with_defaults(options: RunOptions, **defaults: Unpack[RunOptions]) -> RunOptions:
-    """The options, with defaults for those that were not given."""
+    """Add defaults for missing options."""
     merged: RunOptions = {**defaults, **options}
     return merged
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Refuse an option that no run has."""
+    """Raise for an unknown option."""
     for name in options:
         if name in ("unit", "sample", "seed", "on_error"):
             raise InputError(
@@ -144,6 +144,6 @@ def check_options(options: Mapping[str, object]) -> None:
 
 
 def settings_of(options: Mapping[str, object], max_tokens: int) -> Settings:
-    """The options that change numbers, with `max_tokens` as the model allows it."""
+    """Select the options that change results, with `max_tokens` as the model allows."""
     values = {name: options[name] for name in Settings.__slots__ if name in options}
     return Settings(**{**values, "max_tokens": max_tokens})  # type: ignore[arg-type]

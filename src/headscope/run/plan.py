@@ -1,9 +1,8 @@
-"""The plan of a run: everything that can change its numbers, frozen and hashed.
+"""The plan of a run: everything that can change its results, frozen and hashed.
 
-One pass over the corpus finds what must be known beforehand (its content hash, the tags
-and relations that occur, the length of each document). Documents are taken in windows,
-sorted by length within a window and cut into shards of similar cost. Nothing here depends
-on how many workers there will be.
+One pass over the corpus finds its content hash, the tags and relations that occur, and the length
+of each document. Documents are taken in windows, sorted by length and cut into shards of similar
+cost, independent of the number of workers.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from headscope.text.readers.reader import ReadLog
 
 NO_GROUP = "(none)"
 MAX_SHARDS = 64
-"""A window ends before it would be more than so many shards of characters: it is held in memory."""
+"""Maximum size of a window, in shards of characters: it is kept in memory."""
 SPARE, SPARE_SHARE = 10, 0.05
-"""A metric that draws documents is shown so many more, and this share of them: some may turn out
-not to be measurable."""
-FORMAT = 6
-"""The format of states and checkpoints: a run with another number is not resumed."""
+"""Extra documents for a metric that samples, as a number and a share: some may not be
+measurable."""
+STATE_FORMAT = 6
+"""Format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
 """A document and its number in the corpus."""
@@ -45,7 +44,7 @@ Numbered = tuple[int, Document]
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one pass over a corpus found."""
+    """Findings of one pass over a corpus."""
 
     name: str
     unit: str
@@ -59,17 +58,17 @@ class Survey:
     lengths: array[int] = field(repr=False)
     """Characters of each document."""
     keys: array[float] = field(repr=False)
-    """The key of each document (`document_key`)."""
+    """Key of each document (`document_key`)."""
     left_out: dict[str, int]
     messages: tuple[str, ...]
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
-    """What metrics asked to be counted, by their names for it."""
+    """Counts that metrics requested, by name."""
     buckets: frozenset[tuple[str, int]] = frozenset()
-    """The buckets of each group that hold documents; not looked at without groups."""
+    """Buckets of each group that contain documents; empty without groups."""
 
     @property
     def available(self) -> frozenset[str]:
-        """Which annotations there are."""
+        """Names of the annotations in the corpus."""
         has = {
             "tags": bool(self.tags),
             "parents": self.has_trees,
@@ -87,14 +86,14 @@ class Shard:
     documents: tuple[Numbered, ...]
 
     def amount(self, tokens: int) -> Amount:
-        """How much work it was, once its tokens are counted."""
+        """Return the amount of work, given the number of tokens."""
         characters = sum(len(document.text) for _, document in self.documents)
         return Amount(len(self.documents), tokens, characters)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that can change the numbers of a result, to the last bit."""
+    """Everything that can change a result, to the last bit."""
 
     model: dict[str, object]
     corpus: dict[str, object]
@@ -102,19 +101,18 @@ class Plan:
     axes: Axes
     settings: Settings
     is_compiled: bool = False
-    """Does the run use compiled loops? They save time only in long runs, and their sums differ in
-    the last bits."""
+    """Are compiled loops used? They save time only in long runs, and change the last bits."""
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
-    """What metrics asked to be counted in the corpus. Not compared: corpus and metrics are."""
+    """Counts that metrics requested in the corpus. Not compared: corpus and metrics are."""
     last_keys: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     """See `Batch.last_keys`. Not compared, like `facts`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return a JSON-serializable dict."""
         settings = {name: getattr(self.settings, name) for name in Settings.__slots__}
         metrics = [metric_to_dict(metric) for metric in self.metrics]
         return {
-            "format": FORMAT,
+            "format": STATE_FORMAT,
             "model": self.model,
             "corpus": self.corpus,
             "metrics": metrics,
@@ -134,14 +132,13 @@ class Plan:
         return any(metric.needs & {"gradients", "loss"} for metric in self.metrics)
 
     def shard_sizes(self, lengths: Sequence[int]) -> list[Amount]:
-        """How much work each shard is."""
+        """Return the amount of work in each shard."""
         return [
             Amount(len(numbers), 0, sum(lengths[number] for number in numbers))
             for numbers in self._cut(lengths)
         ]
 
     def _cut(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Numbers of the documents of each shard."""
         settings = self.settings
         for window in self._windows(lengths):
             shard: list[int] = []
@@ -157,11 +154,11 @@ class Plan:
                 yield shard
 
     def _windows(self, lengths: Sequence[int]) -> Iterator[range]:
-        """Numbers of the documents that are sorted by length together."""
-        most = MAX_SHARDS * self.settings.shard_characters
+        """Yield the document numbers that are sorted by length together."""
+        max_size = MAX_SHARDS * self.settings.shard_characters
         start = size = 0
         for number, length in enumerate(lengths):
-            is_full = number - start >= self.settings.window or size + length > most
+            is_full = number - start >= self.settings.window or size + length > max_size
             if is_full and number > start:
                 yield range(start, number)
                 start, size = number, 0
@@ -169,7 +166,7 @@ class Plan:
         yield range(start, len(lengths))
 
     def shards(self, corpus: Corpus, lengths: Sequence[int], done: set[int]) -> Iterator[Shard]:
-        """The shards that are not done, reading the corpus once, a window at a time."""
+        """Yield the shards that are not done, reading the corpus once, a window at a time."""
         cut = enumerate(self._cut(lengths))
         documents = iter(corpus.read(ReadLog(corpus.on_error)))
         window: dict[int, Document] = {}
@@ -191,7 +188,7 @@ class Plan:
 
 
 def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None = None) -> Survey:
-    """Read the corpus once, for what a plan must know and what metrics want counted."""
+    """Read the corpus once and collect what a plan needs and metrics count."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in facts or {}}
     report = ReadLog(corpus.on_error)
     content = hashlib.sha256()
@@ -243,9 +240,9 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
 
 
 def last_keys(keys: Sequence[float], metrics: Sequence[Metric]) -> dict[int, float]:
-    """For each number of documents that a metric draws of more: the key of the last it may need.
+    """Return, for each sample size of a metric, the key of the last document it may need.
 
-    Ties are drawn in the order they come, so that all documents with that key are shown to it.
+    Ties are sampled in order, so the metric sees all documents with that key.
     """
     sizes = {metric.sample for metric in metrics if metric.sample is not None}
     shown = {size: size + SPARE + int(SPARE_SHARE * size) for size in sizes}
@@ -254,7 +251,7 @@ def last_keys(keys: Sequence[float], metrics: Sequence[Metric]) -> dict[int, flo
 
 
 def _counted(name: str, count: Fact, document: Document) -> Mapping[str, float]:
-    """What a fact counts in a document, after making sure that these are counts."""
+    """Count a fact in a document; raise MetricError unless the result has finite counts."""
     try:
         counts = count(document)
         is_right = isinstance(counts, Mapping) and all(math.isfinite(n) for n in counts.values())
@@ -272,25 +269,25 @@ def _counted(name: str, count: Fact, document: Document) -> Mapping[str, float]:
 
 
 def axes_for(surveyed: Survey, settings: Settings, key_classes: tuple[str, ...] = ()) -> Axes:
-    """The labels of a run."""
+    """Return the labels of a run."""
     buckets: tuple[int, ...] = ()
     if len(surveyed.groups) > 1:
-        at = {group: number * settings.buckets for number, group in enumerate(surveyed.groups)}
-        buckets = tuple(sorted(at[group] + number for group, number in surveyed.buckets))
+        starts = {group: number * settings.buckets for number, group in enumerate(surveyed.groups)}
+        buckets = tuple(sorted(starts[group] + number for group, number in surveyed.buckets))
     return Axes(
         surveyed.tags, surveyed.relations, surveyed.groups, settings.buckets, key_classes, buckets
     )
 
 
 def group_of(document: Document, by: str | None) -> str:
-    """The group a document belongs to."""
+    """Return the group of a document."""
     return "" if by is None else document.meta.get(by, NO_GROUP)
 
 
 def document_key(document: Document) -> tuple[float, int]:
-    """A hash of the document's id and text, in [0, 1); and a number that decides its bucket of the
-    corpus. All pieces of one text have the same number, because sentences of one text are not
-    independent draws.
+    """Return a hash of the document's id and text, in [0, 1), and the number of its bucket.
+
+    All pieces of one text have the same number, because sentences of a text are not independent.
     """
     digest = _digest(f"{document.id}\0{document.text}")
     key = (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)

@@ -1,4 +1,4 @@
-"""How far a run is, from its first second: a bar on a terminal, plain lines elsewhere."""
+"""Progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ if TYPE_CHECKING:
 
 FIRST_LINE = 2.0
 MAX_BETWEEN_LINES = 30.0
-"""Where stderr is no terminal, the first line comes after so many seconds, and the time to the next
-doubles up to the second number."""
+"""Without a terminal: seconds before the first line; the interval doubles up to the maximum."""
 
 
 class Amount(NamedTuple):
-    """Work that was done."""
+    """Amount of work."""
 
     documents: int = 0
     tokens: int = 0
     characters: int = 0
-    """By these the time that is left is told: long documents come first."""
+    """Basis of the remaining time, because long documents come first."""
 
     def __add__(self, other: object) -> Amount:
         if not isinstance(other, Amount):
@@ -33,9 +32,7 @@ class Amount(NamedTuple):
 
 @contextmanager
 def phase(name: str, shown: bool | None = None, stream: TextIO | None = None) -> Iterator[None]:
-    """Within the block, say that this is under way: with a clock that runs, on a terminal; else in
-    a line, where `shown` is True.
-    """
+    """Within the block, show a phase: with a clock on a terminal, else in a line if `shown`."""
     stream = stream or sys.stderr
     if stream.isatty() and shown is not False:
         from rich.console import Console
@@ -52,15 +49,10 @@ def phase(name: str, shown: bool | None = None, stream: TextIO | None = None) ->
 
 
 class Meter:
-    """Counts documents. `shown=None` shows a bar where stderr is a terminal, else nothing;
-    True also prints lines where it is not.
+    """Counter of documents: `total` in all, `done` in an earlier run.
 
-    Args:
-        total: documents in all.
-        done: of these, done in an earlier run.
-        shown: whether to show anything.
-        stream: where to.
-        left: what is not done yet, if the characters are known.
+    `shown=None` shows a bar only on a terminal; True also prints lines elsewhere. `left` is the
+    remaining work, if the characters are known.
     """
 
     def __init__(
@@ -86,28 +78,28 @@ class Meter:
             self._bar = self._new_bar()
 
     def advance(self, documents: int, tokens: int = 0, characters: int = 0) -> None:
-        """So much more is done."""
+        """Advance the bar by this amount."""
         self._done += Amount(documents, tokens, characters)
         self._show()
 
     def reach(self, worker: object, amount: Amount) -> None:
-        """So much is done of the shard that a worker is at; it is not kept yet."""
+        """Show the work done in a worker's current shard, which is not written yet."""
         self._under_way[worker] = amount
         self._show()
 
     def forget(self, worker: object) -> None:
-        """The worker is through with its shard, or will begin it again."""
+        """Drop a worker's current shard: it is finished or will be run again."""
         self._under_way.pop(worker, None)
 
     def say(self, text: str) -> None:
-        """A line about something that happened."""
+        """Print a line about an event."""
         if self._bar is not None:
             self._bar.console.print(text)
         elif self._prints:
             self._line(text)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         if self._bar is not None:
             self._bar.stop()
 
@@ -139,11 +131,11 @@ class Meter:
             self._last = time.monotonic()
             self._interval = min(2 * self._interval, MAX_BETWEEN_LINES)
             share = n / self._total if self._total else 1.0
-            told = (f"{n} of {self._total} documents ({share:.0%})", *self._rates(done))
-            self._line(", ".join(told))
+            parts = (f"{n} of {self._total} documents ({share:.0%})", *self._rates(done))
+            self._line(", ".join(parts))
 
     def _rates(self, done: Amount) -> list[str]:
-        """How fast it goes, and how long it will: `31.8/s`, `812 tokens/s`, `12 s left`."""
+        """Return speed and remaining time: `31.8/s`, `812 tokens/s`, `12 s left`."""
         seconds = time.monotonic() - self._started
         if not done.documents or not seconds:
             return []

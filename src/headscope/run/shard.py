@@ -1,8 +1,6 @@
-"""Measures one shard: every worker of every engine runs this and nothing else.
+"""Measure one shard; every worker of every engine runs only this.
 
-A forward and a backward pass over a batch: losses, and gradients of the attention.
-
-Gives freed memory back to the system.
+Also here: the forward and backward pass over a batch, and the return of freed memory.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from headscope.run.progress import Amount
 
 
 def can_ask(model: Model, document: EncodedDocument) -> bool:
-    """Is there anything to predict in the document?"""
+    """Has the document anything to predict?"""
     objective = model.info.objective
     if objective is None:  # a user's scalar
         return True
@@ -50,16 +48,16 @@ def can_ask(model: Model, document: EncodedDocument) -> bool:
 
 
 def measure_gradients(
-    model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, fold: Accumulator
+    model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, accumulator: Accumulator
 ) -> None:
-    """Run forward and backward; the fold reads each layer's gradients, which are then freed."""
-    asking = [metric for metric in plan.metrics if isinstance(metric, Importance)]
-    one = asking[0] if asking else Importance()
-    posed, labels = question(model, inputs, batch, one.seed, one.target)
-    scalar = None if one.scalar is None else import_scalar(one.scalar)
+    """Run forward and backward; accumulate each layer's gradients, which are then freed."""
+    chosen = [metric for metric in plan.metrics if isinstance(metric, Importance)]
+    importance = chosen[0] if chosen else Importance()
+    loss_inputs, labels = question(model, inputs, batch, importance.seed, importance.target)
+    scalar = None if importance.scalar is None else import_scalar(importance.scalar)
     with (
-        with_loss(model, posed, labels, scalar) as (losses, backward),
-        fold.batch(replace(batch, losses=losses)) as read,
+        with_loss(model, loss_inputs, labels, scalar) as (losses, backward),
+        accumulator.batch(replace(batch, losses=losses)) as read,
     ):
         backward(read)
 
@@ -71,10 +69,10 @@ def question(
     seed: int,
     target: str | int | None = None,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Inputs and labels of the model's own objective, or of an answer that is named.
+    """Return inputs and labels of the model's own objective, or of a named answer.
 
-    Which tokens an encoder has to guess depends on the seed and the document's content, not on
-    its batch: however documents are put into shards, the same tokens are masked.
+    Masked tokens depend on the seed and the document's content, not on its batch, so any cut
+    into shards masks the same tokens.
     """
     objective = model.info.objective
     if objective is None:  # a user's scalar needs no labels
@@ -112,31 +110,31 @@ def _masked(
 
 
 MAX_KEPT = 192 << 20
-"""How many freed bytes are kept before they are given back: getting them again takes time."""
+"""Freed bytes that may stay allocated: allocating them again takes time."""
 
 
 class FreedMemory:
-    """Gives back what the C library keeps of freed memory (with glibc; elsewhere nothing).
+    """Return of memory that glibc keeps after it is freed; nothing happens elsewhere.
 
-    Batches of many shapes leave gaps that no later batch quite fits into: without this a
-    long run grows to several times what it uses. A process has one, `FREED`.
+    Batches of many shapes fragment the heap: without this, a long run grows to several times its
+    need. A process has one, `FREED`.
     """
 
     def __init__(self) -> None:
-        self._least = 0
+        self._minimum = 0
 
     def give_back(self) -> None:
-        """Give all of it back."""
+        """Return all freed memory to the system."""
         if sys.platform == "linux":
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
             if trim is not None:
                 trim(0)
-        self._least = _resident()
+        self._minimum = _resident()
 
     def check(self) -> None:
-        """Give freed memory back if there is much of it, or it is not known how much."""
+        """Return freed memory if there is much of it, or its size is unknown."""
         resident = _resident()
-        if not resident or resident > self._least + MAX_KEPT:
+        if not resident or resident > self._minimum + MAX_KEPT:
             self.give_back()
 
 
@@ -144,7 +142,7 @@ FREED = FreedMemory()
 
 
 def _resident() -> int:
-    """Bytes of this process in memory; 0 where the system does not tell."""
+    """Return the bytes of this process in memory; 0 if the system does not report them."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, ValueError):
@@ -157,11 +155,11 @@ Announce = Callable[[list[int], Amount], None]
 
 @dataclass(slots=True)
 class ShardReport:
-    """What happened to a shard's documents."""
+    """Counts and failures of a shard's documents."""
 
     documents: int = 0
     tokens: int = 0
-    """As the model saw them, special tokens included."""
+    """Tokens of the model's inputs, including special ones."""
     truncated: int = 0
     failed: list[dict[str, str]] = field(default_factory=list)
     """Id and reason of documents that could not be measured."""
@@ -170,11 +168,11 @@ class ShardReport:
     """Rows of heads over norms whose values are all 0."""
 
     def to_dict(self) -> dict[str, object]:
-        """As JSON can hold it."""
+        """Return a JSON-serializable dict."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def add(self, other: ShardReport) -> None:
-        """Count another shard too."""
+        """Add the counts of another shard."""
         self.documents += other.documents
         self.tokens += other.tokens
         self.truncated += other.truncated
@@ -192,7 +190,7 @@ class ShardSums:
 
 
 def prepare(plan: Plan) -> None:
-    """What a process does before its first shard."""
+    """Prepare a process for its first shard."""
     FREED.give_back()
     if plan.is_compiled:
         load_loops()
@@ -207,23 +205,15 @@ def measure_shard(
     alone: Collection[int] = (),
     excluded: Collection[int] = (),
 ) -> ShardSums:
-    """The states of one shard: one forward pass per batch for all metrics.
+    """Measure the states of one shard, with one forward pass per batch for all metrics.
 
-    A batch that fails is tried again document by document; those that fail alone are
-    reported and left out.
-
-    Args:
-        model: the model.
-        plan: the plan.
-        shard: its documents.
-        announce: told the numbers of the documents of each batch before it runs, and what was done
-            before.
-        alone: numbers of documents to run one at a time.
-        excluded: numbers of documents not to run: they killed a worker.
+    A batch that fails is run again document by document; documents that fail alone are reported
+    and left out. `announce` is called before each batch with its document numbers and the work
+    done so far. Documents in `alone` run one at a time; those in `excluded` killed a worker.
     """
     encoder = Encoder.of(model, plan)
     report = ShardReport()
-    fold = Accumulator(plan.metrics, model.info.n_layers)
+    accumulator = Accumulator(plan.metrics, model.info.n_layers)
     encoded = []
     for document in _encoded(encoder, plan, shard, report):
         if document.numbered[0] in excluded:
@@ -238,7 +228,7 @@ def measure_shard(
         announce([document.numbered[0] for document in batch], done)
         done += amount_of(batch)
         try:
-            _run(encoder, plan, fold, batch, report)
+            _run(encoder, plan, accumulator, batch, report)
         except (TapUnsupported, MetricError):
             raise  # the model or a metric is at fault, not the documents
         except Exception as error:
@@ -247,15 +237,15 @@ def measure_shard(
                 continue
             for document in batch:
                 try:
-                    _run(encoder, plan, fold, [document], report)
+                    _run(encoder, plan, accumulator, [document], report)
                 except Exception as error_alone:
                     _fail(report, document, f"{type(error_alone).__name__}: {error_alone}")
-    report.layers = fold.layers()
-    return ShardSums(fold.states(), report)
+    report.layers = accumulator.layers()
+    return ShardSums(accumulator.states(), report)
 
 
 def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
-    """How much work these documents are."""
+    """Return the amount of work in these documents."""
     return Amount(
         len(documents),
         sum(document.length for document in documents),
@@ -266,7 +256,7 @@ def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
 def _encoded(
     encoder: Encoder, plan: Plan, shard: Shard, report: ShardReport
 ) -> Iterator[EncodedDocument]:
-    """The shard's documents tokenized; those without a token of their own fail."""
+    """Tokenize the shard's documents; those with only special tokens fail."""
     for document in encoder.encode(shard.documents):
         if all(all(tokens.special) for tokens in document.stacks.values()):
             _fail(report, document, "it has no token of its own")
@@ -279,20 +269,20 @@ def _encoded(
 def _run(
     encoder: Encoder,
     plan: Plan,
-    fold: Accumulator,
+    accumulator: Accumulator,
     documents: Sequence[EncodedDocument],
     report: ShardReport,
 ) -> None:
     inputs, batch = encoder.batch(documents)
     if plan.reads_gradients:
-        measure_gradients(encoder.model, plan, inputs, batch, fold)
+        measure_gradients(encoder.model, plan, inputs, batch, accumulator)
     elif plan.settings.over == "norm":
-        with fold.batch(batch) as read:
+        with accumulator.batch(batch) as read:
             weighted = NormWeights(encoder.model, once(read))
             encoder.model.read(inputs, weighted)
         report.rows_without_length += weighted.n_empty
     else:
-        with fold.batch(batch) as read:
+        with accumulator.batch(batch) as read:
             encoder.model.read(inputs, once(read))
     report.documents += len(documents)
     report.tokens += sum(len(next(iter(d.stacks.values()))) for d in documents)
@@ -305,7 +295,7 @@ def _fail(report: ShardReport, document: EncodedDocument, reason: str) -> None:
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Run with this number of threads, which is part of the plan."""
+    """Within the block, run with n threads, a number that is part of the plan."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

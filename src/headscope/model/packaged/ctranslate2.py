@@ -1,10 +1,9 @@
-"""Read a CTranslate2 file, and convert a Whisper model of that format into a transformers
-folder.
+"""Convert a Whisper model from CTranslate2's format into a transformers folder.
 
-The format, in little-endian numbers: a version, the name and revision of a specification, then
-variables (name, shape, type, bytes) and aliases (name, name of the variable). Integers stand for
-weights only together with their scales. What is not as expected is refused, never skipped: a
-variable that nobody asks for would be a weight that silently has no effect.
+The file is little-endian: a version, the name and revision of a specification, variables, aliases.
+A variable has name, shape, type and bytes; an alias has its name and the variable's. Integers are
+weights divided by their scales. Unexpected content raises an error: a skipped variable would be a
+weight without effect.
 """
 
 from __future__ import annotations
@@ -22,34 +21,33 @@ import numpy as np
 from headscope.errors import ModelError
 from headscope.model.packaged.pinned import ConfigJson
 
-VERSION = 6
+BINARY_VERSION = 6
 SPECIFICATION = ("WhisperSpec", 3)
-"""Name and revision of the layout of variables that is converted."""
+"""Name and revision of the supported layout of variables."""
 MAX_VARIABLES = 10_000
 MAX_AXES = 4
 TYPES: tuple[np.dtype, ...] = tuple(
     np.dtype(name) for name in ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 )
-"""By their numbers in a file; the last holds the upper halves of float32 (bfloat16)."""
+"""By their numbers in a file; the last has the upper halves of float32 (bfloat16)."""
 BFLOAT16 = 5
 EXACT_GELU = 3
-"""The number of the activation function that Whisper has."""
+"""Number of Whisper's activation function."""
 
 
 def read_variables(path: Path) -> tuple[str, int, dict[str, np.ndarray]]:
-    """The name and revision of a file's specification, and its variables, as real numbers.
+    """Return the name and revision of a file's specification, and its variables as floats.
 
     Weights stored as 8- or 16-bit integers are divided by their scales: one for each row of the
-    matrix, or one for all of it. Scalars stay as they are.
+    matrix, or one for the matrix. Scalars are not changed.
 
     Raises:
-        ModelError: the file is not of version 6, is cut, has more behind its end, or holds
-            something this reader does not know.
+        ModelError: the file is not of version 6, is cut or too long, or has unknown content.
     """
     file = _File(path)
     version = file.number("I")
-    if version != VERSION:
-        raise file.wrong(f"is of binary version {version}; {VERSION} is read")
+    if version != BINARY_VERSION:
+        raise file.wrong(f"has binary version {version}; expected {BINARY_VERSION}")
     specification, revision = file.text(), file.number("I")
     stored: dict[str, np.ndarray] = {}
     for _ in range(file.count("variables")):
@@ -60,46 +58,46 @@ def read_variables(path: Path) -> tuple[str, int, dict[str, np.ndarray]]:
     for _ in range(file.count("aliases")):
         alias, name = file.text(), file.text()
         if alias in stored or name not in stored:
-            raise file.wrong(f"calls {name!r} also {alias!r}, which cannot be")
+            raise file.wrong(f"has the invalid alias {alias!r} for {name!r}")
         stored[alias] = stored[name]
     file.end()
     return specification, revision, dict(_real_numbers(stored, file))
 
 
 class _File:
-    """A file's bytes, taken from front to back. Nothing beyond its end is believed."""
+    """Bytes of a file, read from front to back with bounds checks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._data = memoryview(path.read_bytes())
-        self._at = 0
+        self._position = 0
 
-    def wrong(self, what: str) -> ModelError:
+    def wrong(self, problem: str) -> ModelError:
         return ModelError(
-            f"{self._path.name} {what} (at byte {self._at:,} of {len(self._data):,}). It is "
-            "damaged, or not a CTranslate2 model that headscope reads."
+            f"{self._path.name} {problem} (at byte {self._position:,} of {len(self._data):,}). It "
+            "is damaged, or not a CTranslate2 model that headscope reads."
         )
 
     def take(self, n: int) -> memoryview:
-        if n > len(self._data) - self._at:
+        if n > len(self._data) - self._position:
             raise self.wrong(f"ends where {n:,} more bytes should be")
-        self._at += n
-        return self._data[self._at - n : self._at]
+        self._position += n
+        return self._data[self._position - n : self._position]
 
     def number(self, form: str) -> int:
         (value,) = struct.unpack(f"<{form}", self.take(struct.calcsize(form)))
         return int(value)
 
-    def count(self, what: str) -> int:
+    def count(self, kind: str) -> int:
         n = self.number("I")
         if n > MAX_VARIABLES:
-            raise self.wrong(f"says it has {n:,} {what}; at most {MAX_VARIABLES:,} are read")
+            raise self.wrong(f"states {n:,} {kind}; at most {MAX_VARIABLES:,} are read")
         return n
 
     def text(self) -> str:
         raw = bytes(self.take(self.number("H")))
         if not raw.endswith(b"\0") or not raw[:-1].isascii():
-            raise self.wrong(f"has a name that is none: {raw[:40]!r}")
+            raise self.wrong(f"has an invalid name: {raw[:40]!r}")
         return raw[:-1].decode("ascii")
 
     def variable(self) -> tuple[str, np.ndarray]:
@@ -119,14 +117,14 @@ class _File:
         return name, array
 
     def end(self) -> None:
-        if self._at != len(self._data):
-            raise self.wrong("goes on behind its end")
+        if self._position != len(self._data):
+            raise self.wrong("continues after its end")
 
 
 def _real_numbers(
     stored: Mapping[str, np.ndarray], file: _File
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Variables as the numbers they stand for."""
+    """Yield variables with their scales applied."""
     for name, array in stored.items():
         if name.endswith("_scale") and name.removesuffix("_scale") in stored:
             continue
@@ -147,7 +145,7 @@ def _real_numbers(
 
 @dataclass(slots=True)
 class _Parts:
-    """Variables by name, each taken once, so that those left over can be named."""
+    """Variables by name, each taken once, so that the rest can be reported."""
 
     variables: dict[str, np.ndarray]
 
@@ -161,12 +159,7 @@ class _Parts:
 
 
 def convert_whisper(source: Path, folder: Path) -> None:
-    """Write a CTranslate2 Whisper model into a folder as transformers saves one.
-
-    Args:
-        source: the model's `model.bin`, beside its `config.json` and `tokenizer.json`.
-        folder: where the files go.
-    """
+    """Convert `model.bin`, beside its `config.json` and `tokenizer.json`, into a folder."""
     from safetensors.numpy import save_file
 
     specification, revision, variables = read_variables(source)
@@ -188,7 +181,7 @@ def convert_whisper(source: Path, folder: Path) -> None:
 
 
 def _config(parts: _Parts) -> ConfigJson:
-    """The configuration, read off the shapes of weights, after checking what shapes do not say."""
+    """Return the configuration from the shapes of weights, after checking the other settings."""
     for name, expected in (
         ("decoder/activation", EXACT_GELU),
         ("decoder/alibi", 0),
@@ -199,7 +192,7 @@ def _config(parts: _Parts) -> ConfigJson:
         if (value := parts.number(name)) != expected:
             raise ModelError(f"{name} is {value} in the CTranslate2 model; Whisper has {expected}.")
     for name in ("decoder/alignment_heads", "decoder/alignment_layer"):
-        parts.take(name)  # which heads its own runtime hands out; no weight depends on them
+        parts.take(name)  # only CTranslate2's runtime uses these
     variables = parts.variables
     n_words, width = variables["decoder/embeddings/weight"].shape
     n_layers = {
@@ -228,7 +221,6 @@ def _config(parts: _Parts) -> ConfigJson:
 
 
 def _tensors(parts: _Parts, config: ConfigJson) -> dict[str, np.ndarray]:
-    """Every weight under transformers' name."""
     tensors: dict[str, np.ndarray] = {}
 
     def move(source: str, target: str, names: Mapping[str, str]) -> None:
@@ -265,7 +257,7 @@ def _tensors(parts: _Parts, config: ConfigJson) -> dict[str, np.ndarray]:
 
 
 def _unfused(parts: _Parts, source: str, target: str, letters: str) -> dict[str, np.ndarray]:
-    """The projections that one linear map holds, one below the other."""
+    """Split the projections that one linear map stacks."""
     weights = np.split(parts.take(f"{source}/weight"), len(letters))
     biases = np.split(parts.take(f"{source}/bias"), len(letters))
     tensors: dict[str, np.ndarray] = {}
@@ -275,12 +267,11 @@ def _unfused(parts: _Parts, source: str, target: str, letters: str) -> dict[str,
         if letter != "k":
             tensors[f"{target}.{name}.bias"] = bias
         elif bias.any():
-            raise ModelError(f"{source} has a bias on its keys; Whisper has none.")
+            raise ModelError(f"{source} has a bias on its keys, unlike Whisper.")
     return tensors
 
 
 def _write_settings(source: Path, folder: Path, config: ConfigJson) -> None:
-    """Configuration, tokenizer, feature extractor and what generation needs."""
     ours = json.loads((source / "config.json").read_text(encoding="utf-8"))
     tokenizer = (source / "tokenizer.json").read_text(encoding="utf-8")
     numbers = {token["content"]: token["id"] for token in json.loads(tokenizer)["added_tokens"]}

@@ -1,14 +1,8 @@
-"""Packaged models: real weights that arrive with pip, for machines without a model hub.
+"""Packaged models: pinned third-party distributions with real weights, for offline machines.
 
-They are third-party uploads to the package index. So the version is pinned, the files are
-looked up in the installed distribution without importing any of its code, and the SHA-256
-of every file is checked before it is used. No pickle is read.
-
-Files of third-party distributions: pinned to a version, and checked before they are read.
-
-They are found without importing any of the distribution's code.
-
-Convert a packaged model into a transformers folder, once: safe against kills and races.
+The version is pinned, and the SHA-256 of every file is checked before use. No code of the
+distribution is imported and no pickle is read. Other formats are converted once into a
+transformers folder, safe against kills and races.
 """
 
 from __future__ import annotations
@@ -34,7 +28,7 @@ from headscope.errors import HeadscopeError, IntegrityError, ModelNotFound
 
 @dataclass(frozen=True, slots=True)
 class Pinned(ABC):
-    """Something inside a Python distribution."""
+    """A pinned Python distribution."""
 
     alias: str
     distribution: str
@@ -42,11 +36,11 @@ class Pinned(ABC):
 
     @property
     def command(self) -> str:
-        """The command that installs it."""
+        """Command that installs the distribution."""
         return f"pip install --no-deps {self.distribution}=={self.version}"
 
     def installed_version(self) -> str | None:
-        """The version of the distribution that is installed; None where none is."""
+        """Return the installed version of the distribution, or None."""
         try:
             return importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:
@@ -57,7 +51,7 @@ class Pinned(ABC):
         return self.installed_version() == self.version
 
     def verified(self, name: str, expected: str) -> Path:
-        """A file of the distribution, after checking that it has the SHA-256 we pinned."""
+        """Return a file of the distribution after checking its SHA-256."""
         try:
             distribution = importlib.metadata.distribution(self.distribution)
         except importlib.metadata.PackageNotFoundError:
@@ -79,17 +73,17 @@ class Pinned(ABC):
 
     @abstractmethod
     def missing(self) -> HeadscopeError:
-        """The error where the distribution is not installed."""
+        """Return the error for a distribution that is not installed."""
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, as 64 hexadecimal digits."""
+    """Return the SHA-256 of a file, as 64 hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 Form = Literal["transformers", "gguf", "ctranslate2"]
-"""The file format a packaged model comes in."""
+"""File format of a packaged model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +93,23 @@ class PackagedModel(Pinned):
     title: str
     notes: str
     hub_id: str
-    """The same model on the hub, as its authors published it."""
+    """Id of the same model on the hub, as its authors published it."""
     folder: str
-    """Where in the distribution its files are."""
+    """Folder of the files within the distribution."""
     files: Mapping[str, str] = field(repr=False)
     """File name → SHA-256."""
     form: Form = "transformers"
-    """A transformers folder, or what is converted into one when it is first used."""
+    """Format of the files; other formats than transformers' are converted on first use."""
 
     def verified_files(self) -> dict[str, Path]:
-        """The model's files, after checking that they are the ones we pinned."""
+        """Return the model's files after checking their SHA-256."""
         return {
             name: self.verified(f"{self.folder}/{name}", expected)
             for name, expected in self.files.items()
         }
 
     def missing(self) -> ModelNotFound:
-        """The error where the model is not installed."""
+        """Return the error for a model that is not installed."""
         return ModelNotFound(
             f"The packaged model {self.alias!r} is not installed. Run: {self.command}"
         )
@@ -192,39 +186,29 @@ PACKAGED = {
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: `HEADSCOPE_CACHE`, or the system's place for caches."""
+    """Return the folder for converted models: `HEADSCOPE_CACHE`, or the system's cache folder."""
     if chosen := os.environ.get("HEADSCOPE_CACHE"):
         return Path(chosen)
     return user_cache_path("headscope", appauthor=False)
 
 
 ConfigJson = dict[str, Any]
-"""A JSON object: the content of a settings file."""
+"""Content of a JSON settings file."""
 MANIFEST = "converted.json"
-"""The SHA-256 of each file, as it was written."""
+"""File with the SHA-256 of each converted file."""
 CHECKED = "checked.json"
-"""The version of headscope that last compared the files with the manifest, and their sizes and
-times when it did."""
+"""File with the version of headscope that last verified the manifest, and the files' sizes and
+times."""
 
 
 def converted(
-    source: Path,
-    target: Path,
-    convert: Callable[[Path, Path], None],
-    say: Callable[[str], None],
+    source: Path, target: Path, convert: Callable[[Path, Path], None], report: Callable[[str], None]
 ) -> Path:
-    """The folder `target` with the model in `source`, converting it if it is not there.
+    """Return the transformers folder `target`, converting `source` into it if necessary.
 
-    The folder appears under its name only when it is complete, and one process converts
-    while the others wait, so neither a kill nor a race leaves a broken cache. A folder that is
-    there is compared with the hashes of what was written, once for each version of headscope and
-    whenever a file was touched since.
-
-    Args:
-        source: the model's file, or the folder of its files.
-        target: where the transformers folder is, or goes.
-        convert: writes the files of a transformers folder, from the source into a folder.
-        say: told before the long part starts.
+    The folder gets its name once complete, and one process converts while the others wait. An
+    existing folder is compared with its manifest once for each version of headscope, and whenever
+    a file has changed. `report` gets a message before the conversion.
     """
     if _is_complete(target):
         return target
@@ -232,7 +216,7 @@ def converted(
     with FileLock(f"{target}.lock"):
         if _is_complete(target):
             return target
-        say(f"Converting {source.name} into {target} (once, a few seconds) …")
+        report(f"Converting {source.name} into {target} (once, a few seconds) …")
         with atomic_folder(target) as work:
             convert(source, work)
             hashes = {file.name: sha256(file) for file in sorted(work.iterdir())}
@@ -242,9 +226,7 @@ def converted(
 
 
 def _is_complete(folder: Path) -> bool:
-    """Are the files those that were written, and no others? What lies beside them, transformers
-    might read.
-    """
+    """Has the folder exactly the files that were written? transformers might read others."""
     try:
         hashes: dict[str, str] = json.loads((folder / MANIFEST).read_text())
         if {file.name for file in folder.iterdir()} - {MANIFEST, CHECKED} != set(hashes):
@@ -260,9 +242,9 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _state(folder: Path, names: Iterable[str]) -> dict[str, object]:
-    """The version, and the sizes and times of the files: while these stay, so do the hashes."""
-    about = {name: (folder / name).stat() for name in sorted(names)}
-    files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in about.items()}
+    """Return the version, sizes and times of the files: while equal, the hashes are equal too."""
+    stats = {name: (folder / name).stat() for name in sorted(names)}
+    files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
     return {"headscope": __version__, "files": files}
 
 

@@ -1,17 +1,9 @@
-"""Find a model's attention and prove that the tap reads it right.
+"""Find a model's attention and prove that the tap reads it correctly.
 
-Before a model is trusted, it runs on a small random input as transformers runs it, asked for
-its official `output_attentions`, and again with every attention computation recorded. Each
-official map is then looked up among the recordings *by its values*. That gives each
-computation its place (block, layer) without a word of the model's naming, and it is the proof
-that what we read is what the model computes. A last run shows that edits act.
-
-The last part of the self-check: the tap itself reads and edits, and both are held to account.
-
-What it reads must be what was recorded, layer by layer. And silencing a layer must change what
-its attention module hands on: else the weights that are read are not those the model uses.
-
-Why a model's attention cannot be read, said with what was seen.
+The model runs on a small random input with `output_attentions=True`, and again with every attention
+computation recorded. Each reference map is matched to the recorded call with equal values. This
+gives the call its block and layer without using names. The end-to-end check then proves that the
+tap reads the recorded weights and that ablating a layer changes its output.
 """
 
 from __future__ import annotations
@@ -32,19 +24,21 @@ from transformers import PreTrainedModel
 from headscope.attention import Attention, BlockName
 from headscope.errors import TapUnsupported
 from headscope.model.edits import Ablate
+from headscope.model.private_api import OFFLOADING_HOOK, SUPPORTS_SDPA
 from headscope.model.tap.dispatch import AllRead, Attachment, suspended
-from headscope.model.tap.example import examples, lengthened, media_of
+from headscope.model.tap.example import examples, lengthened
+from headscope.model.tap.forward_pass import media_of, uncached
 from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
 from headscope.model.tap.recording import (
-    TOLERANCE,
     Against,
     Match,
     Recording,
     Run,
     equals,
     is_causal,
+    is_close,
     is_tower,
-    match,
+    match_maps,
     proved_site,
     record_fallback,
     record_interface,
@@ -57,74 +51,66 @@ from headscope.model.tap.reference import (
     read_tower_reference,
     tensors_in,
     tower_block,
-    uncached,
 )
 from headscope.model.tap.sites import Route, Site, Stops, Wiring
 from headscope.model.tap.tap import Tap
 
 
 def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
-    """Why a model's attention could not be wired.
+    """Return the reason why a model's attention cannot be read.
 
-    Args:
-        maps: the official ones.
-        again: those of the same inputs, asked for once more.
-        recordings: the attention that was seen.
-        n_rows: how many rows the inputs are.
+    `again` are the reference maps of a second run on the same inputs, which have `n_rows` rows.
     """
-    complete = [one for one in recordings if one.is_complete]
-    own = [m for block, some in maps.items() if block != "cross" for m in some]
+    complete = [recording for recording in recordings if recording.is_complete]
+    own_maps = [m for block, some in maps.items() if block != "cross" for m in some]
     if _differ(maps, again):
         return (
-            "its attention is another one each time it runs on the same input: it draws lots, so "
-            "nothing can be compared"
+            "its attention differs between two runs on the same input (it draws random numbers), "
+            "so values cannot be compared"
         )
-    official = [m for m in own if m.ndim == 4]
-    is_short = any(m.shape[-1] < m.shape[-2] for m in official)  # of the keys, only those nearby
-    is_even = len({m.shape[-2] for m in maps.get("encoder", own)}) == 1  # nothing is pooled
-    if not complete and official:
-        named = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in official))
-        how = (
+    reference = [m for m in own_maps if m.ndim == 4]
+    is_short = any(m.shape[-1] < m.shape[-2] for m in reference)  # only nearby keys
+    is_even = len({m.shape[-2] for m in maps.get("encoder", own_maps)}) == 1  # nothing is pooled
+    if not complete and reference:
+        shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in reference))
+        manner = (
             "in windows, so a head has no single matrix to read"
             if is_short
-            else "where the tap sees no softmax (in a fused function of torch, or in another way)"
+            else "without a softmax that the tap sees (in a fused function of torch, or otherwise)"
         )
-        return f"its attention (official shapes {named} for {n_rows} rows) is computed {how}"
+        return f"its attention (reference shapes {shapes} for {n_rows} rows) is computed {manner}"
     if not complete:
+        return "it has no softmax attention (as in state-space, Fourier and convolutional models)"
+    seen = ", ".join(dict.fromkeys(str(tuple(x.weights.shape)) for x in complete))
+    shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own_maps)) or seen
+    if own_maps and all(m.ndim == 4 and len(m) < n_rows and n_rows % len(m) == 0 for m in own_maps):
         return (
-            "it has no softmax attention (state-space, Fourier and convolutional models have none)"
+            "several rows of its input form one sequence, as codebooks and packed images do "
+            f"({n_rows} rows, attention of shapes {shapes}), so tokens cannot be assigned to rows"
         )
-    seen = ", ".join(dict.fromkeys(str(tuple(one.weights.shape)) for one in complete))
-    shapes = ", ".join(dict.fromkeys(str(tuple(m.shape)) for m in own)) or seen
-    if own and all(m.ndim == 4 and len(m) < n_rows and n_rows % len(m) == 0 for m in own):
-        return (
-            "several rows of its input make one sequence, as codebooks and packed pictures do "
-            f"({n_rows} rows, attention of shapes {shapes}), so a trace could not say which row a "
-            "token is of"
-        )
-    if (is_short and is_even) or any(m.ndim != 4 or len(m) != n_rows for m in own):
+    if (is_short and is_even) or any(m.ndim != 4 or len(m) != n_rows for m in own_maps):
         return (
             f"its attention is laid out in windows or blocks (shapes {shapes} for {n_rows} rows), "
             "not as queries by keys, so a head has no single matrix to read"
         )
-    if len({m.shape[-2:] for m in own}) > 1 or any(m.shape[-1] != m.shape[-2] for m in own):
+    has_shapes = len({m.shape[-2:] for m in own_maps}) > 1
+    if has_shapes or any(m.shape[-1] != m.shape[-2] for m in own_maps):
         return (
-            "its layers attend over pooled sequences, not over one sequence of tokens (shapes "
+            "its layers attend over pooled sequences, not over a single sequence of tokens (shapes "
             f"{shapes})"
         )
-    if not own:
+    if not own_maps:
         return (
-            "it returns no attention to compare with, and what it computes is not queries by keys "
-            f"of one sequence (softmaxes of shapes {seen}, for {n_rows} rows)"
+            "it returns no attention to compare with, and its softmaxes are not queries by keys "
+            f"of one sequence (shapes {seen}, for {n_rows} rows)"
         )
     return (
-        f"its {len(own)} official attention maps are not what it multiplies its values with "
-        f"(official shapes {shapes}; softmaxes of shapes {seen})"
+        f"its {len(own_maps)} reference maps differ from the weights it multiplies its values with "
+        f"(reference shapes {shapes}; softmaxes of shapes {seen})"
     )
 
 
 def _differ(maps: Maps, again: Maps) -> bool:
-    """Are two answers to the same question different?"""
     pairs = [
         pair for block in maps for pair in zip(maps[block], again.get(block, ()), strict=False)
     ]
@@ -134,17 +120,17 @@ def _differ(maps: Maps, again: Maps) -> bool:
 
 
 def refuse(root: PreTrainedModel, reason: str) -> NoReturn:
-    """Refuse a model, with the reason."""
+    """Raise TapUnsupported with the reason."""
     raise TapUnsupported(f"The tap cannot read {root.config.model_type!r}: {reason}.")
 
 
-Handed = dict[tuple[str, int], list[Tensor]]
-"""Module and call → the tensors it handed on."""
+ModuleOutputs = dict[tuple[str, int], list[Tensor]]
+"""Module and call → tensors that it returned."""
 
 
 @dataclass(frozen=True, eq=False)
 class EndToEndCheck:
-    """A model under its tap, as it will be used, on inputs whose attention was recorded."""
+    """A model under its tap, on inputs whose attention was recorded."""
 
     root: PreTrainedModel
     inputs: Mapping[str, object]
@@ -152,10 +138,10 @@ class EndToEndCheck:
     recordings: Mapping[Site, Recording]
 
     def prove(self) -> None:
-        """Let the tap read and edit the model.
+        """Read and edit the model through the tap.
 
         Raises:
-            TapUnsupported: it reads something else than was recorded, or an edit does nothing.
+            TapUnsupported: a weight differs from its recording, or an edit has no effect.
         """
         read: Counter[Site] = Counter()
 
@@ -171,35 +157,34 @@ class EndToEndCheck:
                 )
             expected = self.recordings[site].weights
             difference = float((attention.weights - expected).abs().nan_to_num().max())
-            if not difference <= TOLERANCE:
+            if not is_close(difference):
                 refuse(
                     self.root,
-                    f"what it reads in layer {site.layer} ({site.block}) differs by "
-                    f"{difference:.2g} from what the model computed before",
+                    f"the weights read in layer {site.layer} ({site.block}) differ by "
+                    f"{difference:.2g} from the recorded ones",
                 )
 
         tap = Tap(self.root, self.wiring)
         tried = self._one_of_each_kind()
-        with tap.attached(Attachment(reader=compare)), self._handed_on(tried) as before:
+        with tap.attached(Attachment(reader=compare)), self._kept_outputs(tried) as before:
             output = main_output(self.root(**self.inputs))
         for site in self.recordings:
             if not read[site]:
                 refuse(
-                    self.root,
-                    f"layer {site.layer} ({site.block}) was not read in a forward pass",
+                    self.root, f"layer {site.layer} ({site.block}) was not read in a forward pass"
                 )
         for site in tried:
             edits = tuple(
                 Ablate(layer=site.layer, head=head, block=site.block)
                 for head in range(site.n_heads)
             )
-            with tap.attached(Attachment(edits=edits)), self._handed_on([site]) as after:
+            with tap.attached(Attachment(edits=edits)), self._kept_outputs([site]) as after:
                 edited = main_output(self.root(**self.inputs))
-            place = site.module, site.occurrence
+            key = site.module, site.occurrence
             weights, heads = self.recordings[site].weights, self.recordings[site].output
             pairs = [
                 (a, b)
-                for a, b in zip(before.get(place, ()), after.get(place, ()), strict=True)
+                for a, b in zip(before.get(key, ()), after.get(key, ()), strict=True)
                 if a.numel() != weights.numel() or a.shape[-2:] != weights.shape[-2:]
             ] or [(output, edited)]
             is_silent = (heads is not None and not bool(heads.nan_to_num().any())) or all(
@@ -208,24 +193,23 @@ class EndToEndCheck:
             if not is_silent and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs):
                 refuse(
                     self.root,
-                    f"silencing all heads of layer {site.layer} ({site.block}) leaves what "
-                    f"{site.module} hands on as it was: it makes nothing of what its heads put out "
-                    "(an output projection of zeros?), or the weights seen there are not those the "
-                    "model uses",
+                    f"ablating all heads of layer {site.layer} ({site.block}) does not change the "
+                    f"output of {site.module}. Either that module ignores its heads (an output "
+                    "projection of zeros?), or the weights seen there are not those the model uses",
                 )
 
     def find_stop(self) -> Stops | None:
-        """How the forward pass can be left once every layer was read, with the very same attention.
+        """Return a way to end the pass after the last layer with bit-equal attention, or None.
 
-        A cache is not needed then, but in some families it changes how keys lie in memory, and with
-        that the last bits of their products.
+        A pass that ends there needs no cache. In some families a cache changes the memory layout
+        of keys, and so the last bits of their products.
         """
         if self._stops({**self.inputs, **uncached(self.root)}):
             return "uncached"
         return "as is" if self._stops(self.inputs) else None
 
     def _stops(self, inputs: Mapping[str, object]) -> bool:
-        """Is the attention exact, layer by layer, if the pass is left after the last one?"""
+        """Is every layer's attention bit-equal if the pass ends after the last one?"""
         exact: Counter[Site] = Counter()
 
         def compare(attention: Attention) -> None:
@@ -233,14 +217,14 @@ class EndToEndCheck:
             expected = self.recordings[site].weights
             exact[site] += torch.equal(attention.weights.nan_to_num(), expected.nan_to_num())
 
-        returns = not getattr(self.root, "_supports_sdpa", False)
+        returns = not getattr(self.root, SUPPORTS_SDPA, False)
         attachment = Attachment(reader=compare, returns_weights=returns, stops=True)
         try:
             with Tap(self.root, self.wiring).attached(attachment):
                 self.root(**inputs)
         except AllRead:
             return len(exact) == len(self.recordings) and set(exact.values()) == {1}
-        except Exception:  # the model makes something else of it: then it runs to its end
+        except Exception:  # the model handles AllRead itself: then it runs to its end
             return False
         return False
 
@@ -248,7 +232,7 @@ class EndToEndCheck:
         return self.wiring.find(attention.block, attention.layer, None)
 
     def _one_of_each_kind(self) -> list[Site]:
-        """The last site of each kind: layers of one class run the same code."""
+        """Return the last site of each kind: layers of one class run the same code."""
         kinds = {
             (site.block, type(self.root.get_submodule(site.module)), site.computation): site
             for site in self.wiring.sites
@@ -256,45 +240,45 @@ class EndToEndCheck:
         return list(kinds.values())
 
     @contextmanager
-    def _handed_on(self, sites: list[Site]) -> Iterator[Handed]:
-        """Within the block, what the modules of these sites hand on is kept."""
-        handed: Handed = {}
+    def _kept_outputs(self, sites: list[Site]) -> Iterator[ModuleOutputs]:
+        """Within the block, keep the outputs of the modules of these sites."""
+        outputs: ModuleOutputs = {}
         calls: Counter[str] = Counter()
         with ExitStack() as stack:
             for name in {site.module for site in sites}:
 
                 def keep(_: nn.Module, _args: object, result: object, name: str = name) -> None:
                     tensors = [x.clone() for x in tensors_in(result) if x.is_floating_point()]
-                    handed[name, calls[name]] = tensors
+                    outputs[name, calls[name]] = tensors
                     calls[name] += 1
 
                 hook = self.root.get_submodule(name).register_forward_hook(keep)
                 stack.callback(hook.remove)
-            yield handed
+            yield outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What the self-check saw. `str()` says it in a line."""
+    """Outcome of the self-check. `str()` summarizes it in a line."""
 
     against: Against
-    """What the official output holds: attention weights, scores before the softmax (compared
-    after taking it), averages of the heads, or no attention (only outputs were compared)."""
+    """Content of the reference output: weights, scores before the softmax, averages over heads, or
+    nothing. Scores are compared after a softmax. Without attention only outputs were compared."""
     n_maps: int
     largest_difference: float
-    """Between the tap's weights and the official ones."""
+    """Maximum over the tap's weights and the reference maps."""
     output_difference: float
-    """Between the model's outputs with and without the tap."""
+    """Maximum over the model's outputs with and without the tap."""
     unread: tuple[str, ...] = ()
-    """Modules that take a softmax which is in no official map, so that nobody reads it."""
+    """Modules with a softmax that no reference map contains, and that is not read."""
     depends_on_cache: bool = False
-    """Is the model's attention another one when it keeps a cache? It is read without one."""
-    is_remembered: bool = False
-    """Was the check made in an earlier process, of the same files with the same libraries?"""
+    """Does the attention change with a cache? Then the tap reads without one."""
+    is_cached: bool = False
+    """Was the check loaded from an earlier process with the same files and libraries?"""
 
     @property
     def is_exact(self) -> bool:
-        """Bit for bit the official attention and the official output?"""
+        """Are attention and output bit-equal to the reference?"""
         return (
             self.against == "weights"
             and self.largest_difference == 0
@@ -302,18 +286,18 @@ class Check:
         )
 
     def __str__(self) -> str:
-        when = " (remembered)" if self.is_remembered else ""
+        when = " (cached)" if self.is_cached else ""
         if self.is_exact:
-            return f"{self.n_maps} maps, exactly the official attention and output{when}"
-        official = {
-            "weights": "the official attention",
-            "scores": "the softmax of the official scores",
-            "averages": "on average over heads the official attention",
-            "nothing": "no official attention to compare with",
+            return f"{self.n_maps} maps, exactly the reference attention and output{when}"
+        reference = {
+            "weights": "the reference attention",
+            "scores": "the softmax of the reference scores",
+            "averages": "on average over heads the reference attention",
+            "nothing": "no reference attention to compare with",
         }[self.against]
         compared = "" if self.against == "nothing" else f" to {self.largest_difference:.1e}"
         return (
-            f"{self.n_maps} maps, {official}{compared}; "
+            f"{self.n_maps} maps, {reference}{compared}; "
             f"output differs by {self.output_difference:.1e}{when}"
         )
 
@@ -323,65 +307,60 @@ def wire(
 ) -> tuple[Wiring, Check]:
     """Find every attention computation of a model and check the tap against the model's own.
 
-    The model is checked as it is: edits in effect are suspended meanwhile.
-
-    Args:
-        root: the model.
-        example: inputs to try it with, where none can be made up.
+    Edits in effect are suspended. `example` has inputs if `examples` cannot make them.
     """
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
         refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
     modules = modules_of(root)
-    is_offloaded = any(hasattr(module, "_hf_hook") for module in modules)  # weights come when used
+    is_offloaded = any(hasattr(module, OFFLOADING_HOOK) for module in modules)
     if not is_offloaded and any(weights.is_meta for weights in root.parameters()):
         refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
     with locked_modules(modules), suspended(), torch.inference_mode(), eager_attention(root):
-        given, answer = _asked(root, example)
-        depends_on_cache = _depends_on_cache(root, given, answer)
+        inputs, reference = _reference_inputs(root, example)
+        depends_on_cache = _depends_on_cache(root, inputs, reference)
         if depends_on_cache:
-            given |= uncached(root)
-            answer = read_reference(root, given)
-        found = _find(root, given, answer)
-        n_rows = _n_rows(given)
+            inputs |= uncached(root)
+            reference = read_reference(root, inputs)
+        found = _find(root, inputs, reference)
+        n_rows = _n_rows(inputs)
         matches = _whole_stacks(found, n_rows)
         if not matches:
-            again = read_reference(root, given).maps
-            refuse(root, reason_of(answer.maps, again, found.recordings, n_rows))
-        if not found.fits(answer):
+            again = read_reference(root, inputs).maps
+            refuse(root, reason_of(reference.maps, again, found.recordings, n_rows))
+        if not found.fits(reference):
             refuse(
                 root,
-                f"the model's output changes by {found.difference:.2g} under the tap, so what "
-                "the tap reads is not what the model computes",
+                f"the model's output changes by {found.difference:.2g} under the tap, so the tap "
+                "would not read the model's own computation",
             )
         sites, copies = _sites(matches)
         wiring = Wiring(
             found.route,
             sites,
             _causal_blocks(matches),
-            media_of(given),
+            media_of(inputs),
             copies,
             may_cache=not depends_on_cache,
         )
         recordings = {s: m.recording for s, m in zip(sites, matches, strict=True)}
-        rehearsal = EndToEndCheck(root, given, wiring, recordings)
-        # First, so that what follows also shows that leaving early leaves nothing behind.
-        wiring = replace(wiring, stops=rehearsal.find_stop())
-        rehearsal.prove()
+        end_to_end = EndToEndCheck(root, inputs, wiring, recordings)
+        # First, so that the later checks also show that an early stop leaves no traces.
+        wiring = replace(wiring, stops=end_to_end.find_stop())
+        end_to_end.prove()
     return wiring, Check(
-        against=max(matches, key=lambda one: one.against != "weights").against,
+        against=max(matches, key=lambda match: match.against != "weights").against,
         n_maps=len(matches),
-        largest_difference=max(one.difference for one in matches),
+        largest_difference=max(match.difference for match in matches),
         output_difference=found.difference,
         unread=tuple(dict.fromkeys(other.module for other in found.left)),
         depends_on_cache=depends_on_cache,
     )
 
 
-def _asked(
+def _reference_inputs(
     root: PreTrainedModel, example: Mapping[str, object] | None
 ) -> tuple[dict[str, object], ReferenceMaps]:
-    """Inputs on which the model runs, and its official answer."""
     if example is not None:
         longer = lengthened(example)
         return longer, read_reference(root, longer)
@@ -389,7 +368,7 @@ def _asked(
     for inputs in examples(root):
         try:
             return dict(inputs), read_reference(root, inputs)
-        except TapUnsupported as error:  # the first says best what is missing
+        except TapUnsupported as error:  # the first error names the missing input best
             refusal = refusal or error
     if refusal is None:
         refuse(
@@ -401,112 +380,110 @@ def _asked(
 
 
 def _depends_on_cache(
-    root: PreTrainedModel, inputs: dict[str, object], answer: ReferenceMaps
+    root: PreTrainedModel, inputs: dict[str, object], reference: ReferenceMaps
 ) -> bool:
-    """Does the model attend otherwise when it keeps no cache?"""
     if "use_cache" in inputs or not uncached(root):
         return False
     without = read_reference(root, inputs | uncached(root))
     pairs = [
         (ours, theirs)
-        for block, maps in answer.maps.items()
+        for block, maps in reference.maps.items()
         for ours, theirs in zip(maps, without.maps.get(block, ()), strict=False)
     ]
     return any(
-        a.shape != b.shape or float((a - b).abs().nan_to_num().max()) > TOLERANCE for a, b in pairs
+        a.shape != b.shape or not is_close(float((a - b).abs().nan_to_num().max()))
+        for a, b in pairs
     )
 
 
 @dataclass(slots=True)
 class _Found:
-    """The official maps, found among the recordings of one route."""
+    """Reference maps found among the recordings of one route."""
 
     route: Route
     recordings: list[Recording]
     matches: list[Match]
-    """Empty where an official map is not among the recordings."""
+    """Empty if any reference map is not among the recordings."""
     left: list[Recording]
-    """Attention that is in no official map."""
+    """Attention that no reference map contains."""
     difference: float
-    """Between the output of the recorded run and the official one."""
+    """Maximum difference between the outputs of the recorded run and the reference run."""
 
-    def fits(self, answer: ReferenceMaps) -> bool:
-        """Was everything found, and the model's output the same?"""
-        size = max(1.0, float(answer.output.abs().nan_to_num().max()))
-        return bool(self.matches) and self.difference <= TOLERANCE * size
+    def fits(self, reference: ReferenceMaps) -> bool:
+        """Were all maps found, with the same model output?"""
+        size = float(reference.output.abs().nan_to_num().max())
+        return bool(self.matches) and is_close(self.difference, size)
 
 
-def _find(root: PreTrainedModel, inputs: Mapping[str, object], answer: ReferenceMaps) -> _Found:
-    """Look for the official maps through the interface, and where they are not all there,
-    by watching every module.
-    """
+def _find(root: PreTrainedModel, inputs: Mapping[str, object], reference: ReferenceMaps) -> _Found:
+    """Search the reference maps on the interface route; if any is missing, watch all modules."""
     run = record_interface(root, inputs)
-    found = _among("interface", run, root, answer)
+    found = _among("interface", run, root, reference)
     if found.matches and run.n_softmaxes <= len(run.recordings):
         return found
     watched = record_fallback(root, inputs)
     if not found.matches:
-        return _among("fallback", watched, root, answer)
-    known = [one.recording.weights for one in found.matches]
-    hidden = [r for r in watched.recordings if not any(equals(r.weights, w) for w in known)]
-    found.left = [one for one in hidden if one.is_complete]
+        return _among("fallback", watched, root, reference)
+    matched = [match.recording.weights for match in found.matches]
+    hidden = [r for r in watched.recordings if not any(equals(r.weights, w) for w in matched)]
+    found.left = [recording for recording in hidden if recording.is_complete]
     return found
 
 
-def _among(route: Route, run: Run, root: PreTrainedModel, answer: ReferenceMaps) -> _Found:
-    matched = match(answer.maps, run.recordings)
+def _among(route: Route, run: Run, root: PreTrainedModel, reference: ReferenceMaps) -> _Found:
+    matched = match_maps(reference.maps, run.recordings)
     matches, left = matched if matched is not None else ([], [])
     if matched is not None:
-        towers, left = _towers(root, answer, matches, left)
+        towers, left = _towers(root, reference, matches, left)
         matches = _renamed(root, matches + towers)
-    if not answer.maps and not matches and route == "fallback":
-        complete = [one for one in run.recordings if one.is_complete and one.weights.ndim == 4]
-        if any(one.occurrence or one.computation for one in complete):
-            complete = []  # windows, or several pictures: nothing says which is which
-        matches = [Match("self", one, 0.0, "nothing") for one in complete]
-        matches = [replace(one, block=_named_block(one)) for one in matches]
+    if not reference.maps and not matches and route == "fallback":
+        complete = [x for x in run.recordings if x.is_complete and x.weights.ndim == 4]
+        if any(recording.occurrence or recording.computation for recording in complete):
+            complete = []  # windows, or several images: their order is unknown
+        matches = [Match("self", recording, 0.0, "nothing") for recording in complete]
+        matches = [replace(match, block=_named_block(match)) for match in matches]
         left = []
     output = main_output(run.outputs)
-    is_alike = output.shape == answer.output.shape  # a model that draws lots may write more
-    difference = float((output - answer.output).abs().nan_to_num().max()) if is_alike else math.inf
+    is_alike = output.shape == reference.output.shape  # a random model may write more
+    difference = (
+        float((output - reference.output).abs().nan_to_num().max()) if is_alike else math.inf
+    )
     return _Found(route, run.recordings, matches, [x for x in left if x.is_complete], difference)
 
 
 def _towers(
-    root: PreTrainedModel, answer: ReferenceMaps, matches: Sequence[Match], left: list[Recording]
+    root: PreTrainedModel, reference: ReferenceMaps, matches: Sequence[Match], left: list[Recording]
 ) -> tuple[list[Match], list[Recording]]:
-    """Those of the recordings left over that are maps of a model within the model which the
-    outer one does not return; and the rest.
-    """
-    taken: set[BlockName] = {one.block for one in matches}
-    known = [one.recording.module for one in matches]
-    asked: list[str] = []
+    """Match leftover recordings to maps of sub-models; return matches and the remaining rest."""
+    taken: set[BlockName] = {match.block for match in matches}
+    known_modules = [match.recording.module for match in matches]
+    matched_towers: list[str] = []
     towers: list[Match] = []
-    for name, call in sorted(answer.calls.items()):  # an outer model before those within it
-        inside = [one for one in left if _is_within(one.module, name)]
-        if not inside or any(_is_within(module, name) for module in (*known, *asked)):
+    for name, call in sorted(reference.calls.items()):  # an outer model before its sub-models
+        inside = [recording for recording in left if _is_within(recording.module, name)]
+        if not inside or any(_is_within(m, name) for m in (*known_modules, *matched_towers)):
             continue
         tower = root.get_submodule(name)
         assert isinstance(tower, PreTrainedModel)
         block = tower_block(name, tower)
         maps = read_tower_reference(tower, call) if block is not None and block not in taken else []
-        matched = match({block: maps}, inside) if block is not None and maps else None
+        matched = match_maps({block: maps}, inside) if block is not None and maps else None
         if matched is None:
             continue
         assert block is not None
-        asked.append(name)
+        matched_towers.append(name)
         taken.add(block)
         towers += matched[0]
-        left = [one for one in left if not _was_used(one, matched[0])]
+        left = [recording for recording in left if not _was_used(recording, matched[0])]
     return towers, left
 
 
 def _was_used(recording: Recording, matches: Sequence[Match]) -> bool:
-    place = recording.module, recording.occurrence, recording.computation
+    key = recording.module, recording.occurrence, recording.computation
     return any(
-        (r.module, r.occurrence, r.computation) == place
-        for one in matches
-        for r in (one.recording, *one.copies)
+        (r.module, r.occurrence, r.computation) == key
+        for match in matches
+        for r in (match.recording, *match.copies)
     )
 
 
@@ -515,32 +492,33 @@ def _is_within(module: str, name: str) -> bool:
 
 
 def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
-    """One stack alone is `self`, and so is the text of a model that writes. Layers that attend
-    to another stack are `cross`, also where the model returns them among the others (Mllama).
+    """Name the blocks: a single stack is `self`, and so is the text of a generating model.
+
+    Layers that attend to another stack are `cross`, even if the model returns them among the
+    others (Mllama).
     """
-    tower = _own_tower(root, matches)
+    tower = _returned_tower(root, matches)
     if tower is not None:
-        matches = [replace(one, block=tower) if one.block == "self" else one for one in matches]
-    crossing = [one for one in matches if one.block == "self" and _named_block(one) == "cross"]
-    blocks = {one.block for one in matches}
-    if "cross" not in blocks and len(crossing) < sum(one.block == "self" for one in matches):
-        for one in crossing:
-            one.block = "cross"
+        matches = [replace(m, block=tower) if m.block == "self" else m for m in matches]
+    crossing = [m for m in matches if m.block == "self" and _named_block(m) == "cross"]
+    blocks = {m.block for m in matches}
+    if "cross" not in blocks and len(crossing) < sum(m.block == "self" for m in matches):
+        for m in crossing:
+            m.block = "cross"
     if len(blocks) == 1 and is_tower(next(iter(blocks))):
-        return [replace(one, block="self") for one in matches]
+        return [replace(m, block="self") for m in matches]
     if "self" not in blocks and "decoder" not in blocks and root.can_generate():
-        return [replace(one, block="self" if one.block == "text" else one.block) for one in matches]
+        return [replace(m, block="self" if m.block == "text" else m.block) for m in matches]
     return matches
 
 
-def _own_tower(root: PreTrainedModel, matches: Sequence[Match]) -> BlockName | None:
-    """The tower that the maps are of which a model returns as its own, beside those of its text:
-    BLIP's are of its image. None where they are the model's own indeed.
-    """
-    blocks = {one.block for one in matches}
-    own = [one.recording.module for one in matches if one.block == "self"]
+def _returned_tower(root: PreTrainedModel, matches: Sequence[Match]) -> BlockName | None:
+    """Return the sub-model whose maps the model returns as its own (BLIP's image), or None."""
+    blocks = {match.block for match in matches}
+    own_modules = [match.recording.module for match in matches if match.block == "self"]
     for name, part in root.named_modules():
-        if name and isinstance(part, PreTrainedModel) and all(_is_within(m, name) for m in own):
+        contains_all = all(_is_within(module, name) for module in own_modules)
+        if name and isinstance(part, PreTrainedModel) and contains_all:
             tower = tower_block(name, part)
             if {"self", "text"} <= blocks and tower not in (None, *blocks):
                 return tower
@@ -548,7 +526,7 @@ def _own_tower(root: PreTrainedModel, matches: Sequence[Match]) -> BlockName | N
 
 
 def _n_rows(inputs: Mapping[str, object]) -> int:
-    """How many rows the inputs are; where pictures come as one list of patches, how many."""
+    """Return the number of rows of the inputs, or of images given as one list of patches."""
     grid = inputs.get("grid_thw")
     if isinstance(grid, Tensor):
         return len(grid)
@@ -556,31 +534,29 @@ def _n_rows(inputs: Mapping[str, object]) -> int:
 
 
 def _whole_stacks(found: _Found, n_rows: int) -> list[Match]:
-    """The matches, if every map is queries by keys. A tower that is laid out otherwise (in
-    windows, or pooled) is left unread; any other stack must be whole.
-    """
+    """Return the matches if every map is queries by keys, else nothing; drop towers in windows."""
     matches = list(found.matches)
-    for block in dict.fromkeys(one.block for one in matches):
-        group = [one for one in matches if one.block == block]
+    for block in dict.fromkeys(match.block for match in matches):
+        group = [match for match in matches if match.block == block]
         if _is_square(group, None if is_tower(block) else n_rows):
             continue
         if not is_tower(block):
             return []
-        matches = [one for one in matches if one.block != block]
-        found.left += [one.recording for one in group]
+        matches = [match for match in matches if match.block != block]
+        found.left += [match.recording for match in group]
     return matches
 
 
 def _is_square(matches: Sequence[Match], n_rows: int | None) -> bool:
-    """Is every map of a block over the same queries and keys (not windowed, not pooled)?"""
+    """Has every map of a block the same queries and keys (no windows, no pooling)?"""
     shapes = set()
-    for one in matches:
-        weights = one.recording.weights
+    for match in matches:
+        weights = match.recording.weights
         if weights.ndim != 4:
             return False
         rows, _, n_queries, n_keys = weights.shape
         if (n_rows is not None and rows != n_rows) or (
-            one.block != "cross" and n_queries != n_keys
+            match.block != "cross" and n_queries != n_keys
         ):
             return False
         shapes.add((rows, n_queries, n_keys))
@@ -588,25 +564,23 @@ def _is_square(matches: Sequence[Match], n_rows: int | None) -> bool:
 
 
 def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
-    """A site for each match, in order; and those of the copies."""
+    """Return a site for each match, in order, and the sites of the copies."""
     layers: dict[int, int] = {}
-    for block in dict.fromkeys(one.block for one in matches):
-        group = [index for index, one in enumerate(matches) if one.block == block]
+    for block in dict.fromkeys(match.block for match in matches):
+        group = [index for index, match in enumerate(matches) if match.block == block]
         modules = [matches[index].recording.module for index in group]
         layers |= dict(zip(group, _layer_numbers(modules), strict=True))
-    sites = tuple(proved_site(one, layers[index]) for index, one in enumerate(matches))
+    sites = tuple(proved_site(match, layers[index]) for index, match in enumerate(matches))
     copies = tuple(
         replace(site, occurrence=copy.occurrence, computation=copy.computation, is_copy=True)
-        for site, one in zip(sites, matches, strict=True)
-        for copy in one.copies
+        for site, match in zip(sites, matches, strict=True)
+        for copy in match.copies
     )
     return sites, copies
 
 
 def _layer_numbers(modules: Sequence[str]) -> list[int]:
-    """The model's own numbering where its names carry one (hybrid models have layers
-    without attention), else the order of computation.
-    """
+    """Return layer numbers from module names (hybrids skip layers), else the order of calls."""
     numbers = []
     for module in modules:
         number = re.search(r"\.(\d+)\.", f".{module}.")
@@ -616,15 +590,15 @@ def _layer_numbers(modules: Sequence[str]) -> list[int]:
 
 
 def _causal_blocks(matches: Sequence[Match]) -> frozenset[BlockName]:
-    """Blocks in which no query ever attends to a later key."""
     causal: dict[BlockName, bool] = {}
-    for one in matches:
-        if one.block != "cross":
-            causal[one.block] = causal.get(one.block, True) and is_causal(one.recording.weights)
+    for match in matches:
+        if match.block != "cross":
+            is_so_far = causal.get(match.block, True)
+            causal[match.block] = is_so_far and is_causal(match.recording.weights)
     return frozenset(block for block, looks_back in causal.items() if looks_back)
 
 
-def _named_block(one: Match) -> BlockName:
-    """The block by the module's name, where the model's answer does not tell."""
-    is_cross = re.search(r"cross|enc_?dec|encoder_attn", one.recording.module.lower())
-    return "cross" if is_cross else one.block
+def _named_block(match: Match) -> BlockName:
+    """Return the block by the module's name, if the reference does not show it."""
+    is_cross = re.search(r"cross|enc_?dec|encoder_attn", match.recording.module.lower())
+    return "cross" if is_cross else match.block

@@ -1,9 +1,7 @@
-"""Self-checks remembered on disk, for models that are as their files have them.
+"""Cache passed self-checks on disk, keyed by weights, code and library versions.
 
-A check depends on the weights, the model's code and the libraries it runs with: the key of a
-remembered one is made of all of these, and a check under another key is never looked at. A live
-model is always checked: nobody knows what was done to it. The files lie in `checks` in the cache
-folder; whoever deletes them has every model checked again.
+Only models that equal their files are cached: a live model is always checked. The files are in
+`checks` in the cache folder and can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -24,22 +22,23 @@ from transformers import PreTrainedModel
 from headscope.atomic import atomic_path
 from headscope.model.identity import bytes_of, has_own_code, versions, weights_sha256
 from headscope.model.packaged.pinned import cache_folder
+from headscope.model.private_api import NAME_OR_PATH
 from headscope.model.tap import check as tap_check
 from headscope.model.tap.check import Check
 from headscope.model.tap.interface import modules_of
 from headscope.model.tap.sites import Site, Wiring
 
-PLAIN = (bool, int, float, str, type(None))
-"""Attributes of modules that can change what they compute, such as the scale of scores."""
+PLAIN_TYPES = (bool, int, float, str, type(None))
+"""Types of module attributes that can affect the computation, such as the scale of scores."""
 
 
 def check_key(root: PreTrainedModel) -> str | None:
-    """What a check of this model is remembered under; None if it is to be checked each time."""
+    """Return the key of a model's check, or None if the check must not be cached."""
     modules = modules_of(root)
     libraries = ("transformers.", "torch.")
     if has_own_code(modules) or not all(type(m).__module__.startswith(libraries) for m in modules):
         return None
-    config = {k: v for k, v in root.config.to_dict().items() if k != "_name_or_path"}
+    config = {k: v for k, v in root.config.to_dict().items() if k != NAME_OR_PATH}
     content = {
         "environment": environment(),
         "device": str(root.device),
@@ -54,7 +53,7 @@ def check_key(root: PreTrainedModel) -> str | None:
 
 @cache
 def environment() -> str:
-    """The machine, the libraries and our own code, as far as a self-check depends on them."""
+    """Describe the machine, the libraries and headscope's tap as far as a check depends on them."""
     folder = Path(tap_check.__file__).parent
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     return json.dumps(
@@ -67,7 +66,7 @@ def environment() -> str:
 
 
 def load_check(key: str) -> tuple[Wiring, Check] | None:
-    """What was remembered under this key; None if nothing was, or the file is damaged."""
+    """Return the check cached under this key; None if it is missing or damaged."""
     try:
         content = json.loads(_file(key).read_text(encoding="utf-8"))
         if content["key"] != key:
@@ -78,13 +77,13 @@ def load_check(key: str) -> tuple[Wiring, Check] | None:
         for name in ("causal_blocks", "media"):
             wiring[name] = frozenset(wiring[name])
         check["unread"] = tuple(check["unread"])
-        return Wiring(**wiring), replace(Check(**check), is_remembered=True)
+        return Wiring(**wiring), replace(Check(**check), is_cached=True)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def store_check(key: str, wiring: Wiring, check: Check) -> None:
-    """Keep a check; where nothing can be written, it is forgotten."""
+    """Write a check to the cache; do nothing if the cache is not writable."""
     plain = {field.name: getattr(wiring, field.name) for field in fields(wiring) if field.init}
     for name in ("sites", "copies"):
         plain[name] = [asdict(site) for site in plain[name]]
@@ -100,11 +99,10 @@ def _file(key: str) -> Path:
 
 
 def _described(module: nn.Module) -> tuple[str, list[tuple[str, object]]]:
-    """A module's class and its plain attributes."""
     plain: list[tuple[str, object]] = [
         (name, value)
         for name, value in sorted(vars(module).items())
-        if isinstance(value, PLAIN) and name != "training" and not name.startswith("_")
+        if isinstance(value, PLAIN_TYPES) and name != "training" and not name.startswith("_")
     ]
     return f"{type(module).__module__}.{type(module).__qualname__}", plain
 

@@ -1,12 +1,7 @@
-"""Where taps meet: one junction per attention module in use, whatever models share it.
+"""Dispatch each attention call once, with the edits and readers of all models that share a module.
 
-A call of the module is carried out once. Everything attached to it takes part: all edits,
-in the order they were attached, then all readers. Each sees the call under the block and
-layer that its own model gives it.
-
-Who takes part in an attention computation, and how their edits are carried out.
-
-What someone wants of the tap: to read, to change, to hear of gradients.
+All edits run first, in the order of attachment, then all readers. Each sees the call under the
+block and layer of its own model.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from headscope.model.tap.watch import Hooks, Watch, unfold, unfold_any, watching
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attachment:
-    """One use of the tap: who reads, what is changed, what else is wanted."""
+    """Options of one attachment: reader, edits, gradient callback."""
 
     reader: LayerReader | None = None
     edits: tuple[Edit, ...] = ()
@@ -41,186 +36,194 @@ class Attachment:
     """Called during the backward pass with ∂L/∂a, `batch head query key`, layer by layer."""
     wants_scores: bool = False
     returns_weights: bool = True
-    """Hand the weights back to the model, so that `output_attentions=True` still works.
-    Off, a layer's attention is freed as soon as its reader returns."""
+    """Return the weights to the model, so that `output_attentions=True` still works.
+    Otherwise a layer's attention is freed as soon as its reader returns."""
     stops: bool = False
     """Leave the forward pass by `AllRead` once the reader has seen every layer."""
 
 
 class AllRead(Exception):
-    """Every layer was read, and nobody asked for what the model would still compute."""
+    """Ends the forward pass after the last layer was read."""
 
 
-USE_NUMBERS = itertools.count()
+NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attached:
-    """An attachment through one model's circuit."""
+    """An attachment with the bound sites of one model."""
 
-    circuit: BoundSites
+    bound_sites: BoundSites
     attachment: Attachment
     thread: threading.Thread | None
-    """The thread whose calls are meant; None for those of every thread."""
-    number: int = field(default_factory=lambda: next(USE_NUMBERS))
-    """Uses are numbered in the order they were attached."""
+    """The only thread whose calls are included; None for all threads."""
+    number: int = field(default_factory=lambda: next(NUMBERS))
+    """Rank in the order of attachment."""
 
 
 class Participant(NamedTuple):
-    """The part that one use has in one attention computation."""
+    """Share of one attachment in one attention computation."""
 
-    use: Attached
+    attached: Attached
     site: Site
     inputs: ForwardInputs
-    """What the forward pass under way was given."""
+    """Inputs of the running forward pass."""
     block: BlockName
-    """The block of the computation in the model whose forward pass that is."""
+    """Block of the computation in the model that runs the forward pass."""
+
+    @property
+    def attachment(self) -> Attachment:
+        """Options of the attachment."""
+        return self.attached.attachment
+
+    @property
+    def bound_sites(self) -> BoundSites:
+        """Sites of the attached model."""
+        return self.attached.bound_sites
 
 
 class Participants:
-    """All parts in one computation, in the order they were attached.
+    """All participants in one computation, in the order of attachment.
 
     Attributes:
-        parts: one or more.
-        site: where the computation is, as the model has it that was attached first.
-        edits: those that apply here, each with whose it is, in order.
+        members: at least one participant.
+        site: the computation's site in the model attached first.
+        edits: edits that apply here, each with its participant.
     """
 
-    def __init__(self, parts: Sequence[Participant]) -> None:
-        self.parts = parts
-        self.site = parts[0].site
+    def __init__(self, members: Sequence[Participant]) -> None:
+        self.members = members
+        self.site = members[0].site
         self.edits = [
-            (part, edit)
-            for part in parts
-            for edit in part.use.attachment.edits
-            if edit.touches(part.site, part.use.circuit.wiring.main_block())
+            (member, edit)
+            for member in members
+            for edit in member.attachment.edits
+            if edit.touches(member.site, member.bound_sites.wiring.main_block())
         ]
 
     @property
     def wants_scores(self) -> bool:
-        """Does anyone read scores?"""
-        return any(part.use.attachment.wants_scores for part in self.parts)
+        """Does any reader need scores?"""
+        return any(member.attachment.wants_scores for member in self.members)
 
     @property
     def wants_gradient(self) -> bool:
-        """Does anyone hear of gradients?"""
-        return any(part.use.attachment.on_gradient is not None for part in self.parts)
+        """Does any attachment have a gradient callback?"""
+        return any(member.attachment.on_gradient is not None for member in self.members)
 
     @property
     def returns_weights(self) -> bool:
-        """Are the weights handed back to the model?"""
-        return all(part.use.attachment.returns_weights for part in self.parts)
+        """Are the weights returned to the model?"""
+        return all(member.attachment.returns_weights for member in self.members)
 
     def edit_vectors(self, vectors: Vectors) -> Vectors:
-        """The vectors after all edits."""
-        for part, edit in self.edits:
-            vectors = edit.on_vectors(vectors, part.site)
+        """Apply all edits to the vectors."""
+        for member, edit in self.edits:
+            vectors = edit.on_vectors(vectors, member.site)
         return vectors
 
     def edit_outputs(self, outputs: Tensor) -> Tensor:
-        """The head outputs after all edits."""
+        """Apply all edits to the head outputs."""
         for _, edit in self.edits:
             outputs = edit.on_outputs(outputs)
         return outputs
 
     def edit_weights(self, weights: Tensor, n_queries: int, n_keys: int) -> Tensor:
-        """The weights after all edits, with a hook where their gradient is wanted.
+        """Apply all edits to the weights, and register gradient callbacks.
 
-        With frozen parameters nothing upstream asks for a gradient, so the weights of the
+        With frozen parameters nothing upstream requires a gradient, so the weights of the
         first layer become a leaf of the graph themselves.
         """
-        for part, edit in self.edits:
-            positions = part.inputs.positions(part.block, n_queries, n_keys)
+        for member, edit in self.edits:
+            positions = member.inputs.positions(member.block, n_queries, n_keys)
             weights = edit.on_weights(weights, positions)
-        for part in self.parts:
-            on_gradient = part.use.attachment.on_gradient
+        for member in self.members:
+            on_gradient = member.attachment.on_gradient
             if on_gradient is not None and torch.is_grad_enabled():
-                if part.site.is_copy:
+                if member.site.is_copy:
                     raise TapUnsupported(
-                        f"{part.site.module} multiplies the same attention with several values, so "
-                        "its gradient is not seen in one place."
+                        f"{member.site.module} multiplies the same attention with several values, "
+                        "so its gradient is not seen in one place."
                     )
                 if not weights.requires_grad:
                     weights = weights.detach().requires_grad_()
-                weights.register_hook(functools.partial(on_gradient, part.site))
+                weights.register_hook(functools.partial(on_gradient, member.site))
         return weights
 
 
 _lock = threading.RLock()
 _dispatchers: dict[int, _Dispatcher] = {}
-"""Id of an attention module → its junction, while anything is attached to it."""
+"""Id of an attention module → its dispatcher, while something is attached to the module."""
 
 
-class _Here(threading.local):
-    first_use = 0
-    """Uses with a lower number are suspended in this thread."""
+class _ThreadState(threading.local):
+    first_number = 0
+    """Attachments with a lower number are suspended in this thread."""
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 @contextmanager
 def suspended() -> Iterator[None]:
-    """Within the block, modules run in this thread as if nothing had been attached to them
-    before.
-    """
-    first_use, _here.first_use = _here.first_use, next(USE_NUMBERS)
+    """Within the block, this thread ignores all earlier attachments."""
+    previous, _thread_state.first_number = _thread_state.first_number, next(NUMBERS)
     try:
         yield
     finally:
-        _here.first_use = first_use
+        _thread_state.first_number = previous
 
 
 @contextmanager
-def connected(modules: Iterable[nn.Module], use: Attached) -> Iterator[None]:
-    """Within the block, every call of these attention modules takes `use` into account."""
+def connected(modules: Iterable[nn.Module], attached: Attached) -> Iterator[None]:
+    """Within the block, calls of these attention modules include `attached`."""
     with ExitStack() as stack:
         for module in modules:
-            stack.enter_context(_connected(module, use))
+            stack.enter_context(_connected(module, attached))
         yield
 
 
 @contextmanager
-def _connected(module: nn.Module, use: Attached) -> Iterator[None]:
-    route = use.circuit.wiring.route
+def _connected(module: nn.Module, attached: Attached) -> Iterator[None]:
+    route = attached.bound_sites.wiring.route
     with _lock:
-        junction = _dispatchers.get(id(module))
-        if junction is None:
-            junction = _dispatchers[id(module)] = _Dispatcher(module, route)
-        elif junction.route != route:
+        dispatcher = _dispatchers.get(id(module))
+        if dispatcher is None:
+            dispatcher = _dispatchers[id(module)] = _Dispatcher(module, route)
+        elif dispatcher.route != route:
             raise InputError(
-                f"A {type(module).__name__} of this {type(use.circuit.root).__name__} is being "
-                "read in another way through another model that has it as a part. Leave that "
+                f"A {type(module).__name__} of this {type(attached.bound_sites.root).__name__} is "
+                "read on another route through another model that shares it. Leave that "
                 "model's block (edit, tapped) first."
             )
-        junction.uses = (*junction.uses, use)
+        dispatcher.attached = (*dispatcher.attached, attached)
     try:
         yield
     finally:
         with _lock:
-            junction.uses = tuple(other for other in junction.uses if other is not use)
-            if not junction.uses:
+            dispatcher.attached = tuple(x for x in dispatcher.attached if x is not attached)
+            if not dispatcher.attached:
                 del _dispatchers[id(module)]
-                junction.close()
+                dispatcher.close()
 
 
-def uses_of(modules: Iterable[nn.Module]) -> list[Attached]:
-    """What is attached to any of these modules for this thread, in order."""
-    uses = {
-        use.number: use
+def attached_to(modules: Iterable[nn.Module]) -> list[Attached]:
+    """Return what is attached to any of these modules for this thread, in order."""
+    attachments = {
+        attached.number: attached
         for module in modules
-        if (junction := _dispatchers.get(id(module))) is not None
-        for use in junction.uses_here()
+        if (dispatcher := _dispatchers.get(id(module))) is not None
+        for attached in dispatcher.attached_here()
     }
-    return [uses[number] for number in sorted(uses)]
+    return [attachments[number] for number in sorted(attachments)]
 
 
 class _Dispatcher:
-    """One attention module, and everything attached to it."""
+    """One attention module and everything attached to it."""
 
     def __init__(self, module: nn.Module, route: Route) -> None:
         self.route = route
-        self.uses: tuple[Attached, ...] = ()
+        self.attached: tuple[Attached, ...] = ()
         self._module = module
         self._opened = ExitStack()
         if route == "interface":
@@ -229,29 +232,30 @@ class _Dispatcher:
             self._opened.enter_context(watching(module, self._start_watch, self._finish_watch))
 
     def close(self) -> None:
-        """Leave the module as it was."""
+        """Restore the module."""
         self._opened.close()
 
-    def uses_here(self) -> list[Attached]:
-        """What is attached for calls of this thread."""
-        here = threading.current_thread()
-        return [use for use in self.uses if use.thread is None or use.thread is here]
+    def attached_here(self) -> list[Attached]:
+        """Return what is attached for calls of this thread."""
+        thread = threading.current_thread()
+        return [x for x in self.attached if x.thread is None or x.thread is thread]
 
     def _next_call(self) -> dict[int, Participants]:
-        """Who takes part in the call that starts now, by computation."""
-        uses = [use for use in self.uses_here() if use.number >= _here.first_use]
+        """Return the participants of the call that starts now, by computation."""
+        first = _thread_state.first_number
+        attachments = [x for x in self.attached_here() if x.number >= first]
         sites: dict[BoundSites, dict[int, Site]] = {}
-        for use in uses:
-            if use.circuit not in sites:
-                sites[use.circuit] = use.circuit.next_call(self._module)
-        parts: dict[int, list[Participant]] = {}
-        for use in uses:
-            for computation, site in sites[use.circuit].items():
-                part = Participant(use, site, *_inputs(use.circuit, computation, sites))
-                parts.setdefault(computation, []).append(part)
-        return {computation: Participants(some) for computation, some in parts.items()}
+        for attached in attachments:
+            if attached.bound_sites not in sites:
+                sites[attached.bound_sites] = attached.bound_sites.next_call(self._module)
+        members: dict[int, list[Participant]] = {}
+        for attached in attachments:
+            for computation, site in sites[attached.bound_sites].items():
+                inputs = _inputs(attached.bound_sites, computation, sites)
+                members.setdefault(computation, []).append(Participant(attached, site, *inputs))
+        return {computation: Participants(some) for computation, some in members.items()}
 
-    # The interface route: the family's eager function is called here.
+    # Interface route: the family's eager function is called here.
 
     def _through_interface(
         self,
@@ -263,44 +267,48 @@ class _Dispatcher:
         *args: object,
         **kwargs: object,
     ) -> tuple[Tensor, Tensor | None]:
-        parts = self._next_call().get(0)
-        if parts is None:
+        participants = self._next_call().get(0)
+        if participants is None:
             return function(module, query, key, value, *args, **kwargs)
-        vectors = parts.edit_vectors(Vectors(query, key, value))
+        vectors = participants.edit_vectors(Vectors(query, key, value))
         scores: Tensor | None = None
-        if parts.edits or parts.wants_scores or parts.wants_gradient:
-            hooks = _InterfaceEdits(parts, query.shape[2], key.shape[2])
-            with Watch(hooks, keeps_scores=parts.wants_scores, replace_at="product") as watch:
+        if participants.edits or participants.wants_scores or participants.wants_gradient:
+            hooks = _InterfaceEdits(participants, query.shape[2], key.shape[2])
+            with Watch(
+                hooks, keeps_scores=participants.wants_scores, replace_at="product"
+            ) as watch:
                 output, weights = function(module, *vectors, *args, **kwargs)
             weights, scores = watch.steps[-1].weights, watch.steps[-1].scores
         else:
             output, weights = function(module, *vectors, *args, **kwargs)
         assert weights is not None
-        outputs = parts.edit_outputs(output.transpose(1, 2))
-        _read(parts, weights, vectors, outputs, scores if parts.wants_scores else None)
-        return outputs.transpose(1, 2), weights if parts.returns_weights else None
+        outputs = participants.edit_outputs(output.transpose(1, 2))
+        _read(
+            participants, weights, vectors, outputs, scores if participants.wants_scores else None
+        )
+        return outputs.transpose(1, 2), weights if participants.returns_weights else None
 
-    # The fallback route: the module runs as it is, watched.
+    # Fallback route: the module runs unchanged under a Watch.
 
     def _start_watch(self) -> Watch | None:
         calls = self._next_call()
-        wants_scores = any(parts.wants_scores for parts in calls.values())
+        wants_scores = any(participants.wants_scores for participants in calls.values())
         return Watch(_FoldedEdits(calls), keeps_scores=wants_scores) if calls else None
 
     def _finish_watch(self, watch: Watch) -> None:
         assert isinstance(watch.hooks, _FoldedEdits)
-        for index, parts in watch.hooks.calls.items():
-            site = parts.site
+        for index, participants in watch.hooks.calls.items():
+            site = participants.site
             steps = watch.steps[index] if index < len(watch.steps) else None
             if steps is None or steps.weights is None:
                 raise TapUnsupported(
-                    f"{site.module} computed its attention another way than in the self-check, "
+                    f"{site.module} computed its attention differently than in the self-check, "
                     "so it cannot be read for this input."
                 )
             has_vectors = site.head_size is not None
             laid_out = functools.partial(unfold_any, n_heads=site.n_heads)
             _read(
-                parts,
+                participants,
                 unfold(steps.weights, site.n_heads),
                 Vectors(
                     laid_out(steps.query if has_vectors else None),
@@ -313,32 +321,31 @@ class _Dispatcher:
 
 
 class _InterfaceEdits(Hooks):
-    """The edits of weights on the interface route, where everything else is edited outside."""
+    """Weight edits on the interface route, which edits everything else outside the call."""
 
-    def __init__(self, parts: Participants, n_queries: int, n_keys: int) -> None:
-        self._parts = parts
+    def __init__(self, participants: Participants, n_queries: int, n_keys: int) -> None:
+        self._participants = participants
         self._lengths = n_queries, n_keys
 
     def weights(self, computation: int, weights: Tensor) -> Tensor:
-        return self._parts.edit_weights(weights, *self._lengths)
+        return self._participants.edit_weights(weights, *self._lengths)
 
 
 class _FoldedEdits(Hooks):
-    """All edits on the fallback route, where tensors may have `batch·head` on one axis.
+    """All edits on the fallback route, whose tensors may have `batch·head` on one axis.
 
-    Attributes:
-        calls: computation → who takes part in it; other computations are left as they are.
+    `calls` are participants by computation; other computations are not edited.
     """
 
     def __init__(self, calls: dict[int, Participants]) -> None:
         self.calls = calls
 
     def weights(self, computation: int, weights: Tensor) -> Tensor:
-        parts = self.calls.get(computation)
-        if parts is None:
+        participants = self.calls.get(computation)
+        if participants is None:
             return weights
-        unfolded = unfold(weights, parts.site.n_heads)
-        return parts.edit_weights(unfolded, *unfolded.shape[2:]).reshape(weights.shape)
+        unfolded = unfold(weights, participants.site.n_heads)
+        return participants.edit_weights(unfolded, *unfolded.shape[2:]).reshape(weights.shape)
 
     def factors(self, computation: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         folded = Vectors(query, key.transpose(-1, -2), None)
@@ -353,69 +360,72 @@ class _FoldedEdits(Hooks):
         return changed
 
     def output(self, computation: int, output: Tensor) -> Tensor:
-        parts = self.calls.get(computation)
-        if parts is None or not parts.edits:
+        participants = self.calls.get(computation)
+        if participants is None or not participants.edits:
             return output
-        return parts.edit_outputs(unfold(output, parts.site.n_heads)).reshape(output.shape)
+        return participants.edit_outputs(unfold(output, participants.site.n_heads)).reshape(
+            output.shape
+        )
 
     def _edited(self, computation: int, folded: Vectors) -> Vectors:
-        """Vectors after the edits, in the layout they came in."""
-        parts = self.calls.get(computation)
-        if parts is None or not parts.edits:
+        participants = self.calls.get(computation)
+        if participants is None or not participants.edits:
             return folded
-        unfolded = Vectors(*(unfold_any(tensor, parts.site.n_heads) for tensor in folded))
+        unfolded = Vectors(*(unfold_any(tensor, participants.site.n_heads) for tensor in folded))
         return Vectors(
             *(
                 None if before is None or after is None else after.reshape(before.shape)
-                for before, after in zip(folded, parts.edit_vectors(unfolded), strict=True)
+                for before, after in zip(folded, participants.edit_vectors(unfolded), strict=True)
             )
         )
 
 
 def _inputs(
-    circuit: BoundSites, computation: int, sites: dict[BoundSites, dict[int, Site]]
+    bound_sites: BoundSites, computation: int, sites: dict[BoundSites, dict[int, Site]]
 ) -> tuple[ForwardInputs, BlockName]:
-    """What is known of the forward pass under way: of the circuit's own root where that
-    runs, else of whichever root does (a base model may run alone).
+    """Return the inputs of the running forward pass, and the block of the computation in it.
+
+    The bound sites' own root comes first. A base model may run alone: then another root counts.
     """
-    own_block = sites[circuit][computation].block
-    if circuit.inputs is not None:
-        return circuit.inputs, own_block
+    own_block = sites[bound_sites][computation].block
+    if bound_sites.inputs is not None:
+        return bound_sites.inputs, own_block
     for other, others_sites in sites.items():
         if other.inputs is not None and computation in others_sites:
             return other.inputs, others_sites[computation].block
-    return ForwardInputs(n_past=circuit.n_past), own_block
+    return ForwardInputs(n_past=bound_sites.n_past), own_block
 
 
 def _read(
-    parts: Participants,
+    participants: Participants,
     weights: Tensor,
     vectors: Vectors,
     outputs: Tensor | None,
     scores: Tensor | None,
 ) -> None:
-    """Hand the attention to every reader, under its own model's block and layer."""
-    made: dict[BoundSites, Attention] = {}
+    """Pass the attention to every reader, under the block and layer of its model."""
+    attentions: dict[BoundSites, Attention] = {}
     is_over = False
-    for part in parts.parts:
-        reader, site, circuit = part.use.attachment.reader, part.site, part.use.circuit
+    for participant in participants.members:
+        reader, site = participant.attachment.reader, participant.site
+        bound_sites = participant.bound_sites
         if reader is None or site.is_copy:
             continue
-        part.inputs.check_media(circuit.wiring)
+        participant.inputs.check_media(bound_sites.wiring)
         if weights.ndim != 4 or weights.shape[1] != site.n_heads:
             raise TapUnsupported(
                 f"{site.module} has attention of shape {tuple(weights.shape)} here; the "
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
-        if circuit not in made:
+        if bound_sites not in attentions:
             own_scores, sink_logits = _split(scores if site.has_scores else None, weights.shape[-1])
-            query_mask, key_mask = part.inputs.masks(part.block, weights)
-            made[circuit] = Attention(
+            query_mask, key_mask = participant.inputs.masks(participant.block, weights)
+            attentions[bound_sites] = Attention(
                 weights=weights,
                 block=site.block,
                 layer=site.layer,
-                is_causal=site.block in circuit.wiring.causal_blocks
-                and part.inputs.looks_back(weights),
+                is_causal=site.block in bound_sites.wiring.causal_blocks
+                and participant.inputs.looks_back(weights),
                 query_mask=query_mask,
                 key_mask=key_mask,
                 queries=None if site.head_size is None else vectors.query,
@@ -425,14 +435,14 @@ def _read(
                 scores=own_scores,
                 sink_logits=sink_logits,
             )
-        reader(made[circuit])
-        is_over |= part.use.attachment.stops and circuit.count_read(site)
+        reader(attentions[bound_sites])
+        is_over |= participant.attachment.stops and bound_sites.count_read(site)
     if is_over:
         raise AllRead
 
 
 def _split(scores: Tensor | None, n_keys: int) -> tuple[Tensor | None, Tensor | None]:
-    """The scores of the keys, and those of the sink: the column after them, where there is one."""
+    """Split scores into those of the keys and the sink logit, the column after the keys."""
     if scores is None:
         return None, None
     return scores[..., :n_keys], scores[..., n_keys] if scores.shape[-1] > n_keys else None

@@ -1,4 +1,4 @@
-"""Small inputs that most models accept, for the self-check."""
+"""Small random inputs for the self-check, made from a model's signature and configuration."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PER_TOKEN = (
     "bbox",
     "cross_attention_mask",
 )
-"""Inputs with something for each token; those of a decoder have its name before theirs."""
+"""Inputs with one entry per token; a decoder's have its name as a prefix."""
 
 Example = dict[str, Tensor]
 
 
 def examples(root: PreTrainedModel) -> Iterator[Example]:
-    """Two random rows of what the model may take, seeded, without padding; likeliest first."""
+    """Yield two random rows of each input the model may accept, seeded and without padding."""
     maker = _Maker(root)
     main = root.main_input_name
     reads_text = "input_ids" in maker.parameters or "inputs_embeds" in maker.parameters
@@ -53,21 +53,8 @@ def examples(root: PreTrainedModel) -> Iterator[Example]:
         yield from maker.pictures()
 
 
-def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
-    """Names of the inputs that are pictures or sounds: numbers that are no ids and no mask."""
-    return frozenset(
-        name
-        for name, value in inputs.items()
-        if isinstance(value, Tensor)
-        and value.is_floating_point()
-        and not name.endswith(("mask", "embeds"))
-    )
-
-
 def lengthened(inputs: Mapping[str, object]) -> dict[str, object]:
-    """Inputs in which a token that is alone comes several times: its attention to itself is always
-    1, in every layer, and tells neither which layer it is nor where tokens look.
-    """
+    """Repeat a single token: alone, its attention is 1 in every layer, so layers look equal."""
     longer = dict(inputs)
     for before, n in (("", N_QUERIES), ("decoder_", N_DECODER)):
         for name in (before + after for after in PER_TOKEN):
@@ -78,7 +65,7 @@ def lengthened(inputs: Mapping[str, object]) -> dict[str, object]:
 
 
 class _Maker:
-    """Makes inputs by what a model's forward pass and configuration name."""
+    """Maker of inputs that a model's forward method and configuration name."""
 
     def __init__(self, root: PreTrainedModel) -> None:
         self.root = root
@@ -87,17 +74,17 @@ class _Maker:
         self._generator = torch.Generator().manual_seed(0)
 
     def random(self, *shape: int) -> Tensor:
-        """Seeded noise, as the model computes."""
+        """Return seeded noise in the model's dtype."""
         noise = torch.randn(shape, generator=self._generator)
         return noise.to(self.root.device, self.root.dtype)
 
     def text(self, before: tuple[int, ...] = ()) -> Example:
-        """Ids (after some that are given), and what goes with them."""
+        """Return token ids, after optional given ones, with the inputs that accompany them."""
         config = self.config.get_text_config()
         ids = self._ids(config, N_QUERIES)
         if before:
-            given = torch.tensor(before, device=ids.device).expand(N_ROWS, -1)
-            ids = torch.cat([given, ids], 1)
+            prefix = torch.tensor(before, device=ids.device).expand(N_ROWS, -1)
+            ids = torch.cat([prefix, ids], 1)
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if self.needs("qformer_input_ids"):
             inputs["qformer_input_ids"] = self._ids(config, N_QUERIES)
@@ -106,14 +93,14 @@ class _Maker:
         return inputs | self._decoder()
 
     def pictures(self) -> Iterator[Example]:
-        """Noise of the size the model states; as patches with their grid, where it takes that."""
+        """Yield noise in the model's image size, or as patches with their grid."""
         height, width = _pair(self._stated("image_size", 224))
         channels = self._stated("num_channels", None) or self._stated("in_channels", 3)
         if "grid_thw" in self.parameters:
             size = self._stated("patch_size", 14)
             depth = self._stated("temporal_patch_size", 1)
             side = 2 * self._stated("spatial_merge_size", 2)
-            grid = torch.tensor([[1, side, side]], device=self.root.device)  # one picture a call
+            grid = torch.tensor([[1, side, side]], device=self.root.device)  # one image a call
             patches = self.random(side * side, channels * depth * size * size)
             yield {next(iter(self.parameters)): patches, "grid_thw": grid}
             return
@@ -124,7 +111,7 @@ class _Maker:
             yield {"pixel_values": video} | self._decoder()
 
     def sounds(self, name: str) -> Iterator[Example]:
-        """Samples, or features in either order of their axes, with a mask where it is asked."""
+        """Yield samples, or features in either order of axes, with a mask if required."""
         if name != "input_features":
             n_features, n_frames = (self._stated(x, None) for x in ("num_mel_bins", "max_length"))
             if isinstance(n_features, int) and isinstance(n_frames, int):  # a spectrogram
@@ -143,7 +130,7 @@ class _Maker:
             yield inputs | self._decoder()
 
     def placeholders(self) -> tuple[int, ...]:
-        """The ids that stand for a picture in a text, as many as it takes tokens."""
+        """Return the placeholder ids of an image in a text, one per image token."""
         for name in ("image_token_id", "image_token_index"):
             token = getattr(self.config, name, None)
             if isinstance(token, int):
@@ -164,22 +151,21 @@ class _Maker:
         }
 
     def needs(self, name: str) -> bool:
-        """Does the forward pass ask for this without a default, or fail without it?"""
+        """Does the forward method require this parameter?"""
         parameter = self.parameters.get(name)
         if parameter is None:
             return False
         return parameter.default is inspect.Parameter.empty or name == "bbox"
 
     def _ids(self, config: PretrainedConfig, n: int) -> Tensor:
-        """Random ids that mean nothing special to the model (padding would be masked)."""
         special = _special_ids(self.config) | _special_ids(config)
-        known = range(min(self._vocabulary(config), 1000))
-        ordinary = [i for i in known if i not in special] or list(known)
+        vocabulary = range(min(self._vocabulary(config), 1000))
+        ordinary = [i for i in vocabulary if i not in special] or list(vocabulary)
         choice = torch.randint(len(ordinary), (N_ROWS, n), generator=self._generator)
         return torch.tensor(ordinary)[choice].to(self.root.device)
 
     def _vocabulary(self, config: PretrainedConfig) -> int:
-        """How many ids there are: the table of embeddings knows, else the configuration."""
+        """Return the size of the embedding table or the configured vocabulary."""
         try:
             table = self.root.get_input_embeddings()
         except (NotImplementedError, AttributeError):
@@ -190,7 +176,6 @@ class _Maker:
         return min(sizes, default=1000)
 
     def _stated(self, name: str, default: Any) -> Any:
-        """A setting of the configuration or of one of its parts."""
         parts = (self.config, *(getattr(self.config, key, None) for key in self.config.sub_configs))
         for part in parts:
             value = getattr(part, name, None)
@@ -200,7 +185,7 @@ class _Maker:
 
 
 def _special_ids(config: PretrainedConfig) -> set[int]:
-    """Every id that the configuration names for a purpose; some are named in lists."""
+    """Return all special token ids of the configuration; some are in lists."""
     ids: set[int] = set()
     for name, value in config.to_dict().items():
         if name.endswith(("token_id", "token_index", "token_ids")):

@@ -1,4 +1,4 @@
-"""A model's wiring on its live modules, and the forward passes of it that are under way."""
+"""Sites of a model bound to its live modules, and the forward passes that are running."""
 
 from __future__ import annotations
 
@@ -17,15 +17,35 @@ from transformers import PreTrainedModel
 from headscope.attention import BlockName
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Positions
-from headscope.model.tap.example import media_of
 from headscope.model.tap.sites import Site, Wiring
 
 MASKS = ("attention_mask", "decoder_attention_mask")
 
 
+def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
+    """Return the names of image and audio inputs: float tensors other than masks, embeddings."""
+    return frozenset(
+        name
+        for name, value in inputs.items()
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and not name.endswith(("mask", "embeds"))
+    )
+
+
+def uncached(root: nn.Module) -> dict[str, object]:
+    """Return the arguments that disable the cache, if the model accepts them."""
+    return {"use_cache": False} if takes(root, "use_cache") else {}
+
+
+def takes(root: nn.Module, name: str) -> bool:
+    """Does the model's forward method name this parameter?"""
+    return name in inspect.signature(root.forward).parameters
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardInputs:
-    """What a forward pass was given: its padding masks, and how many tokens are cached."""
+    """Inputs of a forward pass: padding masks and the number of cached tokens."""
 
     mask: Tensor | None = None
     decoder_mask: Tensor | None = None
@@ -33,11 +53,11 @@ class ForwardInputs:
     media: frozenset[str] = frozenset()
     is_seq2seq: bool = False
     has_own_mask: bool = False
-    """Was it given a mask of queries by keys, which may say anything?"""
+    """Has the pass a mask of queries by keys?"""
 
     @classmethod
     def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> ForwardInputs:
-        """Read off the keyword arguments of a forward pass."""
+        """Create from the keyword arguments of a forward pass."""
         return cls(
             _padding(kwargs, MASKS[0]),
             _padding(kwargs, MASKS[1]),
@@ -48,32 +68,31 @@ class ForwardInputs:
         )
 
     def check_media(self, wiring: Wiring) -> None:
-        """Refuse a picture or a sound that the self-check has not seen."""
+        """Raise TapUnsupported for an image or audio input that the self-check did not use."""
         unseen = self.media - wiring.media
         if unseen:
             raise TapUnsupported(
                 f"The model was given {', '.join(sorted(unseen))}, which the self-check was not, "
-                "so what its layers attend to is not known. Say so beforehand: "
+                "so the tokens of its layers are unknown. Name the inputs beforehand: "
                 "model.tapped(reader, inputs=inputs)."
             )
 
     def looks_back(self, weights: Tensor) -> bool:
-        """Does attention that is causal by itself stay so under the mask that was given?"""
+        """Does causal attention stay causal under the given mask?"""
         return not self.has_own_mask or not bool(weights.triu(1).any())
 
     def positions(self, block: BlockName, n_queries: int, n_keys: int) -> Positions:
-        """Where the queries and keys of a call stand in the whole sequence."""
+        """Return the positions of a call's first query and key in the whole sequence."""
         past = self.n_past if block in ("self", "decoder") else 0
         key_start = 0 if block == "cross" else max(0, past + n_queries - n_keys)
         query_start = self.n_past if block == "cross" else past
         return Positions(query_start, key_start)
 
     def masks(self, block: BlockName, weights: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The padding masks of the queries and of the keys, `batch query` and `batch key`; None
-        where nothing is padded.
+        """Return the padding masks `batch query` and `batch key`; None without padding.
 
-        A mask over samples says nothing of the frames that are made of them. There the padding
-        is read off the weights: what nothing attends to.
+        A mask over audio samples does not apply to frames. Then padding is every position that
+        no query attends to.
         """
         n_queries, n_keys = weights.shape[-2:]
         if block in ("vision", "audio") or (self.mask is None and self.decoder_mask is None):
@@ -95,7 +114,7 @@ class ForwardInputs:
 
 @dataclass(slots=True)
 class _Forward:
-    """One forward pass: what it was given, and how often it has called each module."""
+    """One forward pass: its inputs, and the number of calls of each module."""
 
     inputs: ForwardInputs | None
     """None outside of any forward pass of the root."""
@@ -104,14 +123,14 @@ class _Forward:
 
 
 class _Forwards(threading.local):
-    """The forward passes under way in this thread, outermost first."""
+    """Forward passes running in this thread, outermost first."""
 
     def __init__(self) -> None:
         self.stack: list[_Forward] = []
         self.outside = _Forward(None)
-        """Calls of a part alone: `generate` runs an encoder without the root module."""
+        """Calls of a sub-model alone: `generate` runs an encoder without the root module."""
         self.pasts: list[int | None] = []
-        """How many tokens were cached when the parts under way were called, where they say."""
+        """Number of cached tokens at the call of each running sub-model, if it has a cache."""
 
     @property
     def current(self) -> _Forward:
@@ -119,7 +138,7 @@ class _Forwards(threading.local):
 
 
 class BoundSites:
-    """Where each attention call of a model has its place, call by call."""
+    """Sites of a model bound to its modules, counted call by call."""
 
     def __init__(self, root: nn.Module, wiring: Wiring) -> None:
         self.root = root
@@ -133,58 +152,56 @@ class BoundSites:
         self._hooks: tuple[RemovableHandle, ...] = ()
 
     def __reduce__(self) -> NoReturn:
-        """Hooks of a circuit are part of the module while it is in use: a copy would keep them."""
+        """Refuse copies: while in use, the module carries hooks that a copy would keep."""
         raise InputError(
-            f"This {type(self.root).__name__} is being read or edited, and a copy of it would be "
-            "too. Copy or save it outside of the block (edit, tapped); or take "
-            "headscope's model with its edits: pickle.dumps(model)."
+            f"This {type(self.root).__name__} is being read or edited, and a copy would keep its "
+            "hooks. Copy or save it outside of the block (edit, tapped), or pickle headscope's "
+            "model with its edits: pickle.dumps(model)."
         )
 
     def is_current(self) -> bool:
-        """Does the model still hold the very modules that were checked?"""
+        """Does the model still have the modules that were checked?"""
         try:
             return all(self.root.get_submodule(name) is x for name, x in self.modules.items())
-        except AttributeError:  # a layer was taken away
+        except AttributeError:  # a layer was removed
             return False
 
     @property
     def inputs(self) -> ForwardInputs | None:
-        """What the forward pass under way was given; None where the root is not running."""
+        """Inputs of the running forward pass; None if the root is not running."""
         return self._forwards.current.inputs
 
     @property
     def n_past(self) -> int:
-        """How many tokens are cached where a part runs without the root: as the outermost part
-        that was given a cache says.
-        """
+        """Number of cached tokens if a sub-model runs without the root."""
         return next((n for n in self._forwards.pasts if n is not None), 0)
 
     def next_call(self, module: nn.Module) -> dict[int, Site]:
-        """Computation → site of the call of `module` that starts now."""
+        """Return computation → site for the call of `module` that starts now."""
         name = self._names[id(module)]
         forward = self._forwards.current
         n_checked = self.wiring.calls_per_forward(name)
         if forward.inputs is not None and forward.calls[name] >= n_checked:
             raise TapUnsupported(
                 f"{name} computes attention more than {n_checked} times in this forward pass; "
-                f"in the self-check it was {n_checked}, so which layer this is, is not known. If a "
+                f"in the self-check it was {n_checked}, so its layer is unknown. If a "
                 "hook or an edit of yours runs the model or a part of it once more, remove it, or "
                 "let it run a copy of the module. If the model does so itself for inputs of this "
                 "kind, load it with them: headscope.load(…, example=inputs)."
             )
-        # Outside of a forward pass nothing says when the count starts anew: it wraps.
+        # Outside of a forward pass nothing marks a new start, so the count wraps.
         occurrence = forward.calls[name] % n_checked
         forward.calls[name] += 1
         return self.wiring.at(name, occurrence)
 
     def count_read(self, site: Site) -> bool:
-        """Count a layer that was read; were all of them read in this forward pass of the root?"""
+        """Count a layer that was read; return whether the pass has now read all layers."""
         forward = self._forwards.current
         forward.read.add(site)
         return forward.inputs is not None and len(forward.read) == len(self.wiring.sites)
 
     def site_like(self, site: Site, other: BoundSites) -> Site | None:
-        """The site of this circuit that is a given site of another; None where none is."""
+        """Return this model's site for a site of another model, or None if it is not shared."""
         module = other.modules[site.module]
         name = self._names.get(id(module))
         if name is None:
@@ -193,7 +210,7 @@ class BoundSites:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Within the block, forward passes of the root are noticed."""
+        """Within the block, track forward passes of the root."""
         with self._lock:
             if not self._n_followers:
                 self._hooks = (
@@ -208,7 +225,7 @@ class BoundSites:
         try:
             yield
         finally:
-            # Those that were interrupted: torch calls no hooks after a KeyboardInterrupt.
+            # Drop interrupted passes: torch calls no hooks after a KeyboardInterrupt.
             del self._forwards.stack[n_forwards:], self._forwards.pasts[n_pasts:]
             with self._lock:
                 self._n_followers -= 1
@@ -218,11 +235,9 @@ class BoundSites:
                     self._hooks = ()
 
     def _followed_parts(self) -> Iterator[RemovableHandle]:
-        """Hooks on the models within the model, which may run alone: `generate` of BLIP-2 is that
-        of its language model.
-        """
+        """Yield hooks on sub-models, which may run alone (BLIP-2's `generate`)."""
         for name, part in self.root.named_modules():
-            within = any(place.startswith(f"{name}.") for place in self.modules)
+            within = any(site.startswith(f"{name}.") for site in self.modules)
             if part is not self.root and isinstance(part, PreTrainedModel) and within:
                 yield part.register_forward_pre_hook(self._enter_part, with_kwargs=True)
                 yield part.register_forward_hook(self._leave_part, always_call=True)
@@ -239,8 +254,8 @@ class BoundSites:
     def _enter(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        given = ForwardInputs.of_call(_named(module, args, kwargs), is_seq2seq=self._is_seq2seq)
-        self._forwards.stack.append(_Forward(given))
+        inputs = ForwardInputs.of_call(_named(module, args, kwargs), is_seq2seq=self._is_seq2seq)
+        self._forwards.stack.append(_Forward(inputs))
 
     def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
         if self._forwards.stack:
@@ -250,16 +265,15 @@ class BoundSites:
 def _named(
     module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> dict[str, object]:
-    """What a module is called with, by name."""
     if not args:
         return kwargs
     named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
-    given: dict[str, object] = named.arguments | named.arguments.get("kwargs", {})
-    return given
+    arguments: dict[str, object] = named.arguments | named.arguments.get("kwargs", {})
+    return arguments
 
 
 def _n_past(kwargs: Mapping[str, object]) -> int | None:
-    """How many tokens the cache holds that a module is called with; None without one."""
+    """Return the number of tokens in the cache of a call; None without a cache."""
     count = getattr(kwargs.get("past_key_values"), "get_seq_length", None)
     return None if count is None else int(count())
 
@@ -272,5 +286,5 @@ def _padding(kwargs: Mapping[str, object], name: str) -> Tensor | None:
 
 
 def _last(mask: Tensor | None, n: int) -> Tensor | None:
-    """The last n columns of a padding mask: with a cache, the queries come last."""
+    """Return the last n columns of a padding mask: with a cache, the queries come last."""
     return None if mask is None or mask.shape[1] < n else mask[:, mask.shape[1] - n :]

@@ -1,19 +1,13 @@
-"""The door into transformers: its eager attention switched on, and its dispatch intercepted.
+"""Interception of transformers' attention interface, eager attention, and module locks.
 
-Every family that follows transformers' attention interface asks
-`AttentionInterface.get_interface(implementation, default)` which function to run, where
-`default` is the family's own eager function. Intercepting that question hands us exactly
-this function for every call, with nothing guessed from names or source code. The
-implementation must be `"eager"` for the model's masks to be built in the form the eager
+Families that follow the interface call `AttentionInterface.get_interface(implementation, default)`,
+where `default` is the family's eager function. Intercepting this call yields that function for
+every attention call. The implementation must be `"eager"`, so that masks have the form the eager
 function expects.
 
-Which thread may use which modules.
-
-A module belongs to no tap: several models may share it, or share parts of it. Whoever
-attaches claims every part of its model, all at once or none, and keeps them until it
-detaches. One thread may claim a part any number of times; another thread waits until the
-part is free. A thread that waits holds nothing of what it waits for, so a model and its
-base model never wait for one another forever.
+Several models may share modules. A tap locks all modules of its model at once and holds them until
+it detaches. A thread may lock a module repeatedly; other threads wait. A waiting thread holds
+no lock, so a model and its base model cannot deadlock.
 """
 
 from __future__ import annotations
@@ -28,14 +22,16 @@ from torch import Tensor, nn
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import AttentionInterface
 
+from headscope.model.private_api import ATTENTION_IMPLEMENTATION
+
 _freed = threading.Condition()
 _locks: dict[int, tuple[threading.Thread, int]] = {}
-"""Id of a module → the thread that claims it, and how many times."""
+"""Id of a module → the thread that locked it, and how often."""
 
 
 @contextmanager
 def locked_modules(modules: Collection[nn.Module]) -> Iterator[None]:
-    """Within the block, no other thread claims any of these modules."""
+    """Within the block, no other thread locks any of these modules."""
     thread = threading.current_thread()
     keys = [id(module) for module in modules]
 
@@ -61,16 +57,14 @@ def locked_modules(modules: Collection[nn.Module]) -> Iterator[None]:
 
 
 def modules_of(root: nn.Module) -> list[nn.Module]:
-    """All modules, each once. `root.modules()` makes every name on the way, which costs a
-    small model as much as reading a layer does.
-    """
+    """Return all modules, each once; faster than `root.modules()`, which builds every name."""
     modules: dict[int, nn.Module] = {}
     ahead = [root]
     while ahead:
         module = ahead.pop()
         if id(module) not in modules:
             modules[id(module)] = module
-            ahead += [child for child in module._modules.values() if child is not None]
+            ahead += module.children()
     return list(modules.values())
 
 
@@ -79,7 +73,7 @@ Handler = Callable[..., tuple[Tensor, Tensor | None]]
 
 _original = AttentionInterface.get_interface
 _handlers: dict[int, tuple[Handler, ...]] = {}
-"""Id of an attention module → what to call instead; the last one counts."""
+"""Id of an attention module → its handlers; the last one is called."""
 _lock = threading.RLock()
 
 
@@ -92,7 +86,7 @@ def _get_interface(
 def _dispatch(
     function: EagerFunction, module: nn.Module, *args: object, **kwargs: object
 ) -> tuple[Tensor, Tensor | None]:
-    """Call the handler of an intercepted module; let every other module pass."""
+    """Call the handler of an intercepted module, or the function itself for others."""
     handlers = _handlers.get(id(module))
     if handlers is None:
         return function(module, *args, **kwargs)
@@ -103,9 +97,8 @@ def _dispatch(
 def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None]:
     """Send the attention calls of these modules, from every thread, to `handler`.
 
-    The handler gets the function that would have run, then its arguments. Where blocks
-    overlap, the handler of the later block is called, and the earlier one comes back into
-    effect afterwards.
+    The handler gets the original function, then its arguments. In nested blocks the handler of
+    the inner block is called.
     """
     keys = [id(module) for module in modules]
     with _lock:
@@ -128,10 +121,7 @@ def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None
 
 @contextmanager
 def eager_attention(root: nn.Module) -> Iterator[None]:
-    """Run the model with its eager attention and in eval mode.
-
-    Where several such blocks overlap, the last one to end restores what the first found.
-    """
+    """Run the model with eager attention and in eval mode; the last block to end restores both."""
     modules = modules_of(root)
     with _EAGER.set_on(_configs(modules)), _EVAL.set_on(modules):
         yield
@@ -139,24 +129,24 @@ def eager_attention(root: nn.Module) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Saved:
-    """The value an attribute had before anyone set it, and how many blocks have set it."""
+    """Original value of an attribute, and the number of blocks that have set it."""
 
     value: object
     n_blocks: int
 
 
 class _Setting:
-    """An attribute that has one value while any block asks for it."""
+    """An attribute that is fixed while any block needs it."""
 
     def __init__(self, attribute: str, value: object) -> None:
         self._attribute = attribute
         self._value = value
         self._saved: dict[int, _Saved] = {}
-        """By the id of the object; the blocks hold the objects themselves."""
+        """By the id of the object; the blocks keep the objects alive."""
 
     @contextmanager
     def set_on(self, objects: Iterable[object]) -> Iterator[None]:
-        """Set the attribute within the block; the last block to end restores it."""
+        """Set the attribute within the block; the last block to end restores the original."""
         changed: dict[int, object] = {}
         with _lock:
             for owner in objects:
@@ -183,12 +173,12 @@ class _Setting:
                         setattr(owner, self._attribute, saved.value)
 
 
-_EAGER = _Setting("_attn_implementation_internal", "eager")
+_EAGER = _Setting(ATTENTION_IMPLEMENTATION, "eager")
 _EVAL = _Setting("training", False)
 
 
 def _configs(modules: Iterable[nn.Module]) -> Iterator[PretrainedConfig]:
-    """Every configuration object of the model: submodels and modules hold their own."""
+    """Yield every configuration of the model: submodels and modules have their own."""
     for module in modules:
         config = vars(module).get("config")
         if isinstance(config, PretrainedConfig):

@@ -1,15 +1,12 @@
-"""The output projection of each head, W_O^h, found by value and proved.
+"""The output projection of each head, W_O^h, reasons by value and proved.
 
-What a head adds to the residual stream is z W_O^h: its output z through its slice of the output
-projection. Which module that is, and how it stores its weights, differs between families, so
-nothing here reads a name. It is the outermost affine module whose input is the concatenation of
-the head outputs; W_O^h = module(E_h) − module(0), which holds for linear layers, transposed
-ones (GPT-2) and low-rank adapters alike. Three things are proved on captured activations: the
-module is affine there; its output has the width of the residual stream; and nothing else of the
-layer sees the head outputs, so that with the module's output held fixed the model's output does
-not change when they do. What cannot be proved is refused with what was seen.
-
-Every call of every module of a forward pass, for finding modules by what they compute.
+A head adds z W_O^h to the residual stream: its output z through its slice of the output projection.
+Families differ in the module and its weight layout, so names are not used. The projection is the
+outermost affine module whose input is the concatenation of the head outputs. Then W_O^h =
+module(E_h) − module(0), for linear layers, transposed ones (GPT-2) and low-rank adapters alike.
+Three properties are proved on captured activations. The module is affine there. Its output has the
+width of the residual stream. Head outputs have no other route: with the module's output held fixed,
+the model's output does not depend on them.
 """
 
 from __future__ import annotations
@@ -42,14 +39,14 @@ class Call:
     given: Tensor
     returned: Tensor
     is_plain: bool
-    """Was that input all it was given?"""
+    """Is this input the only tensor argument?"""
     args: tuple[object, ...] = ()
     kwargs: Mapping[str, object] = field(default_factory=dict)
 
 
 @contextmanager
 def recorded_calls(root: nn.Module) -> Iterator[list[Call]]:
-    """Within the block, every call that maps a tensor to one is recorded."""
+    """Within the block, record every call with a tensor as input and output."""
     calls: list[Call] = []
     with ExitStack() as stack:
         for name, module in root.named_modules():
@@ -61,27 +58,27 @@ def recorded_calls(root: nn.Module) -> Iterator[list[Call]]:
                 output: object,
                 name: str = name,
             ) -> None:
-                given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+                tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
                 result = output[0] if isinstance(output, tuple) and output else output
-                if given and isinstance(result, Tensor):
+                if tensors and isinstance(result, Tensor):
                     calls.append(
-                        Call(name, module, given[0], result, len(given) == 1, args, kwargs)
+                        Call(name, module, tensors[0], result, len(tensors) == 1, args, kwargs)
                     )
 
             stack.callback(module.register_forward_hook(keep, with_kwargs=True).remove)
         yield calls
 
 
-def run_module(module: nn.Module, given: Tensor) -> Tensor:
-    """What a module makes of a tensor, in float64."""
-    result = module(given)
+def run_module(module: nn.Module, tensor: Tensor) -> Tensor:
+    """Return a module's output for a tensor, in float64."""
+    result = module(tensor)
     output = result[0] if isinstance(result, tuple) else result
     return torch.as_tensor(output).double()
 
 
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
-"""Largest difference, relative to the size of what is compared, that still counts as equal."""
-TOLERANCE_HALF = 3e-2
+DTYPE_REL_TOLS = {torch.float64: 1e-6, torch.float32: 1e-4}
+"""Maximum difference relative to the size of what is compared, by precision."""
+HALF_REL_TOL = 3e-2
 SiteKey = tuple[BlockName, int]
 """A block and a layer."""
 
@@ -93,9 +90,9 @@ class Projection:
     Attributes:
         module: its name in the model.
         weights: `head neuron unit`, float64: W_O^h.
-        bias: `unit`, float64: what the module adds whatever the heads do.
+        bias: `unit`, float64: what the module adds for head outputs of 0.
         lengths: `head neuron neuron`, float32: ‖v W_O^h‖ = ‖v R‖, with Rᵀ of the QR
-            decomposition of W_O^hᵀ made in float64, because a Gram matrix squares the condition.
+            decomposition of W_O^hᵀ in float64, because a Gram matrix squares the condition.
     """
 
     module: str
@@ -104,11 +101,11 @@ class Projection:
     lengths: Tensor = field(repr=False)
 
     def through(self, outputs: Tensor) -> Tensor:
-        """`… head query unit`: what heads (`… head query neuron`) add to the residual stream."""
+        """Return what heads (`… head query neuron`) add to the stream: `… head query unit`."""
         return outputs.double() @ self.weights.to(outputs.device)
 
     def value_lengths(self, values: Tensor) -> Tensor:
-        """`batch head key`: ‖v W_O^h‖ of values `batch group key neuron`."""
+        """Return ‖v W_O^h‖ of values `batch group key neuron`: `batch head key`."""
         lengths = self.lengths.to(values.device, torch.promote_types(values.dtype, torch.float32))
         n_heads, n_groups = lengths.shape[0], values.shape[1]
         spread = values.to(lengths).repeat_interleave(n_heads // n_groups, 1)
@@ -119,14 +116,10 @@ class Projection:
 def find_projections(
     model: Model, example: Mapping[str, object] | None = None
 ) -> dict[SiteKey, Projection]:
-    """The output projection of every layer, proved.
+    """Find and prove the output projection of every layer.
 
-    Args:
-        model: the model.
-        example: inputs to try it with, where `examples` cannot make them up.
-
-    Raises:
-        TapUnsupported: no module is proved to be it, with what was seen.
+    `example` has inputs if `examples` cannot make them. Raises TapUnsupported with what was seen
+    if a layer has no proven projection.
     """
     inputs = dict(example or next(examples(model.module)))
     outputs: dict[SiteKey, Tensor] = {}
@@ -135,9 +128,9 @@ def find_projections(
     def read(attention: Attention) -> None:
         if attention.outputs is None:
             raise _refusal(model, attention.layer, "the tap does not see the outputs of its heads")
-        place = attention.block, attention.layer
-        outputs[place] = _joined(attention.outputs)
-        shapes[place] = attention.outputs.shape[1], attention.outputs.shape[3]
+        site = attention.block, attention.layer
+        outputs[site] = _joined(attention.outputs)
+        shapes[site] = attention.outputs.shape[1], attention.outputs.shape[3]
 
     with torch.inference_mode(), recorded_calls(model.module) as calls:
         with model.tapped(read):
@@ -145,22 +138,22 @@ def find_projections(
         reference = main_output(result).double()
     chosen: dict[SiteKey, Call] = {}
     projections: dict[SiteKey, Projection] = {}
-    for place, joined in outputs.items():
-        call = _outermost_affine(model, place, joined, calls)
-        chosen[place] = call
-        projections[place] = _projection(model, place, call, *shapes[place])
+    for site, joined in outputs.items():
+        call = _outermost_affine(model, site, joined, calls)
+        chosen[site] = call
+        projections[site] = _projection(model, site, call, *shapes[site])
     _prove_only_route(model, inputs, reference, chosen)
     return projections
 
 
 def _joined(outputs: Tensor) -> Tensor:
-    """`batch query head·neuron`."""
+    """Concatenate heads: `batch query head·neuron`."""
     return outputs.transpose(1, 2).flatten(2)
 
 
-def _outermost_affine(model: Model, place: SiteKey, joined: Tensor, calls: list[Call]) -> Call:
-    """The outermost module with parameters that takes the head outputs and is affine in them."""
-    attention = model.wiring.find(place[0], place[1], None).module
+def _outermost_affine(model: Model, site: SiteKey, joined: Tensor, calls: list[Call]) -> Call:
+    """Return the outermost module with parameters that is affine in the head outputs."""
+    attention = model.wiring.find(site[0], site[1], None).module
     widths = {call.given.shape[-1] for call in calls if call.name == attention}
     seen = []
     matching = [
@@ -180,11 +173,11 @@ def _outermost_affine(model: Model, place: SiteKey, joined: Tensor, calls: list[
             seen.append(f"{call.name} ({type(call.module).__name__}) is not affine in them")
         elif widths and call.returned.shape[-1] not in widths:
             width = call.returned.shape[-1]
-            seen.append(f"{call.name} puts out {width} units, the stream has {min(widths)}")
+            seen.append(f"{call.name} returns {width} units, the stream has {min(widths)}")
         else:
             return call
-    what = "; ".join(seen) or "no module with parameters takes them as its input"
-    raise _refusal(model, place[1], f"of the modules that take its head outputs, {what}")
+    reasons = "; ".join(seen) or "no module with parameters takes them as its input"
+    raise _refusal(model, site[1], f"of the modules that take its head outputs, {reasons}")
 
 
 def _is_affine(call: Call) -> bool:
@@ -195,21 +188,21 @@ def _is_affine(call: Call) -> bool:
         nothing = run_module(call.module, torch.zeros_like(captured))
         pairs = ((captured, shuffled), (captured, -3 * shuffled), (8 * captured, captured))
         for left, right in pairs:
-            both, one, other = (run_module(call.module, x) for x in (left + right, left, right))
-            size = float(one.abs().max()) + float(other.abs().max())
-            if not float((both - one - other + nothing).abs().max()) <= tolerance_of(
+            both, first, second = (run_module(call.module, x) for x in (left + right, left, right))
+            size = float(first.abs().max()) + float(second.abs().max())
+            if not float((both - first - second + nothing).abs().max()) <= rel_tol_of(
                 captured.dtype
             ) * max(size, 1e-6):
                 return False
     return True
 
 
-def tolerance_of(dtype: torch.dtype) -> float:
-    """What counts as equal in a precision."""
-    return TOLERANCE.get(dtype, TOLERANCE_HALF)
+def rel_tol_of(dtype: torch.dtype) -> float:
+    """Return the relative tolerance of a precision."""
+    return DTYPE_REL_TOLS.get(dtype, HALF_REL_TOL)
 
 
-def _projection(model: Model, place: SiteKey, call: Call, n_heads: int, size: int) -> Projection:
+def _projection(model: Model, site: SiteKey, call: Call, n_heads: int, size: int) -> Projection:
     width = n_heads * size
     identity = torch.eye(width, dtype=call.given.dtype, device=call.given.device)
     with torch.inference_mode():
@@ -217,15 +210,15 @@ def _projection(model: Model, place: SiteKey, call: Call, n_heads: int, size: in
         bias = run_module(call.module, torch.zeros_like(rows))[..., :1, :].reshape(-1)
         weights = (run_module(call.module, rows).reshape(width, -1) - bias).cpu()
         expected = call.returned.double().cpu().reshape(-1, weights.shape[1])
-        made = call.given.double().cpu().reshape(-1, width) @ weights + bias.cpu()
+        computed = call.given.double().cpu().reshape(-1, width) @ weights + bias.cpu()
     size_of = max(float(expected.abs().max()), 1e-6)
-    off = float((made - expected).abs().max())
-    if not off <= tolerance_of(call.given.dtype) * size_of:
+    difference = float((computed - expected).abs().max())
+    if not difference <= rel_tol_of(call.given.dtype) * size_of:
         raise _refusal(
             model,
-            place[1],
+            site[1],
             f"{call.name} does not act on its input as on unit vectors: outputs differ by "
-            f"{off:.2g} of {size_of:.2g} (is it quantized dynamically?)",
+            f"{difference:.2g} of {size_of:.2g} (is it quantized dynamically?)",
         )
     by_head = weights.reshape(n_heads, size, -1).clone()
     _, triangles = torch.linalg.qr(by_head.transpose(1, 2), mode="r")
@@ -234,37 +227,35 @@ def _projection(model: Model, place: SiteKey, call: Call, n_heads: int, size: in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HalveAll(Edit):
-    """Halve all heads of a layer: something that changes every head output."""
+    """Halve all heads of a layer, which changes every head output."""
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
         return weights * 0.5
 
 
 def _prove_only_route(
-    model: Model,
-    inputs: Mapping[str, object],
-    reference: Tensor,
-    chosen: Mapping[SiteKey, Call],
+    model: Model, inputs: Mapping[str, object], reference: Tensor, chosen: Mapping[SiteKey, Call]
 ) -> None:
-    """With the outputs of all projections held fixed, head outputs must have no way to the
-    model's output: a gate that reads them would be one.
+    """Prove that head outputs do not reach the model's output if all projections are held fixed.
+
+    A gate that reads them would be another route.
     """
     changed = _held(model, inputs, chosen, list(chosen))
     size = max(float(reference.abs().max()), 1e-6)
-    allowed = tolerance_of(model.module.dtype) * size
+    allowed = rel_tol_of(model.module.dtype) * size
     leak = float((changed - reference).abs().max())
     if leak <= allowed:
         return
-    for place, call in chosen.items():
-        changed = _held(model, inputs, chosen, [place])
-        off = float((changed - reference).abs().max())
-        if not off <= allowed:
+    for site, call in chosen.items():
+        changed = _held(model, inputs, chosen, [site])
+        difference = float((changed - reference).abs().max())
+        if not difference <= allowed:
             raise _refusal(
                 model,
-                place[1],
+                site[1],
                 f"its head outputs reach the rest of the model past {call.name}: with that "
-                f"module's output held fixed, the model's output still changes by {off:.2g} of "
-                f"{size:.2g}",
+                "module's output held fixed, the model's output still changes by "
+                f"{difference:.2g} of {size:.2g}",
             )
     raise _refusal(
         model, min(layer for _, layer in chosen), f"head outputs leak past it by {leak:.2g}"
@@ -272,19 +263,16 @@ def _prove_only_route(
 
 
 def _held(
-    model: Model,
-    inputs: Mapping[str, object],
-    chosen: Mapping[SiteKey, Call],
-    places: list[SiteKey],
+    model: Model, inputs: Mapping[str, object], chosen: Mapping[SiteKey, Call], sites: list[SiteKey]
 ) -> Tensor:
-    """The model's output with the heads of these layers halved, their projections held."""
+    """Return the model's output with the heads of these layers halved, their projections held."""
     outputs: dict[int, list[Tensor]] = {}
-    for place in places:
-        call = chosen[place]
+    for site in sites:
+        call = chosen[site]
         outputs.setdefault(id(call.module), []).append(call.returned)
-    edits = tuple(_HalveAll(block=block, layer=layer, head=0) for block, layer in places)
+    edits = tuple(_HalveAll(block=block, layer=layer, head=0) for block, layer in sites)
     with torch.inference_mode(), ExitStack() as stack:
-        for call in {id(chosen[place].module): chosen[place] for place in places}.values():
+        for call in {id(chosen[site].module): chosen[site] for site in sites}.values():
             queue = iter(outputs[id(call.module)])
 
             def hold(

@@ -1,8 +1,6 @@
-"""Record every attention computation of a forward pass, to compare it with the official maps.
+"""Record every attention computation of a forward pass and match the reference maps by value.
 
-Find each official attention map among the recorded computations, by its values.
-
-What can be said of an attention computation beyond its weights, proved on a recording.
+`proved_site` proves on a recording all that a site states beyond its weights.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from headscope.model.tap.watch import (
 
 @dataclass(slots=True)
 class Recording:
-    """One attention computation, as it happened.
+    """One recorded attention computation.
 
     Vectors are as `attention.Attention` has them, or with `batch·head` on one axis.
     """
@@ -56,11 +54,11 @@ class Recording:
     output: Tensor | None
     scale: float | None
     n_products: int
-    """Batched products that went into the scores."""
+    """Batched products in the scores."""
 
     @property
     def is_complete(self) -> bool:
-        """Were the weights multiplied with values, as attention is?"""
+        """Were the weights multiplied with values, as in attention?"""
         return self.value is not None and self.weights.ndim >= 3
 
 
@@ -71,11 +69,11 @@ class Run:
     recordings: list[Recording]
     outputs: ModelOutput
     n_softmaxes: int
-    """Softmaxes over at least three axes that were taken, recorded or not."""
+    """All softmaxes over at least three axes, recorded or not."""
 
 
 class _Count(TorchFunctionMode):
-    """Counts softmaxes, whoever takes them."""
+    """Count of softmaxes in any module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +92,7 @@ class _Count(TorchFunctionMode):
 
 
 def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
-    """Run the model, recording every call that goes through transformers' interface."""
+    """Run the model and record every call through transformers' interface."""
     modules = dict(root.named_modules())
     names = {id(module): name for name, module in modules.items()}
     thread = threading.current_thread()
@@ -118,7 +116,7 @@ def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run
         with Watch() as watch:
             output, weights = function(module, query, key, value, *args, **kwargs)
         if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
-            return output, weights  # not one softmax and one product: left to the fallback
+            return output, weights  # not one softmax and one product: a case for the fallback
         steps = watch.steps[0]
         recordings.append(
             Recording(
@@ -143,7 +141,7 @@ def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run
 
 
 def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
-    """Run the model, recording every softmax inside any module, whoever wrote it."""
+    """Run the model and record every softmax inside any module."""
     recordings: list[Recording] = []
     calls: Counter[str] = Counter()
     thread = threading.current_thread()
@@ -186,35 +184,40 @@ def _keep(module: str, calls: Counter[str], recordings: list[Recording], watch: 
     calls[module] += 1
 
 
-TOLERANCE = 1e-4
-"""Largest difference at which a recording still counts as the official map. Exact
-equality is expected and reported; the slack is for families that recompute in another
-precision, or return their attention after a cast."""
+REL_TOL = 1e-4
+"""Maximum difference of equal tensors, relative to the larger of 1 and their size. Exact equality
+is expected and reported; some families recompute in another precision or return a cast."""
 Against = Literal["weights", "scores", "averages", "nothing"]
 
 
 @dataclass(slots=True)
 class Match:
-    """An official map and the computation that made it."""
+    """A reference map and the computation that made it."""
 
     block: BlockName
     recording: Recording
     difference: float
     against: Against
     copies: list[Recording] = field(default_factory=list)
-    """Computations of the same module that made the very same map once more, for other
-    values (the two halves of differential attention)."""
+    """Computations of the same module that repeat this map for other values (the two halves of
+    differential attention)."""
 
 
-def match(
-    official: Mapping[BlockName, Sequence[Tensor]], recordings: Sequence[Recording]
+def is_close(difference: float, size: float = 1.0) -> bool:
+    """Is a maximum difference within REL_TOL, given the maximum size of what is compared?"""
+    return difference <= REL_TOL * max(1.0, size)
+
+
+def match_maps(
+    reference: Mapping[BlockName, Sequence[Tensor]], recordings: Sequence[Recording]
 ) -> tuple[list[Match], list[Recording]] | None:
-    """For every official map the recording that is it, and the recordings left over; None
-    where a map has no recording.
+    """Match each reference map to the recording with equal values.
+
+    Returns the matches and the recordings left over, or None if a map has no recording.
     """
     left = list(recordings)
     matches = []
-    for block, maps in official.items():
+    for block, maps in reference.items():
         for target in maps:
             best = _nearest(target, left)
             if best is None:
@@ -224,14 +227,15 @@ def match(
             if recording.weights.shape != target.shape:
                 recording = _reshaped(recording, target.shape)
             matches.append(Match(block, recording, difference, against))
-    for one in matches:
-        one.copies = [other for other in left if _is_copy(other, one.recording)]
-        left = [other for other in left if other not in one.copies]
+    for matched in matches:
+        module, weights = matched.recording.module, matched.recording.weights
+        matched.copies = [x for x in left if x.module == module and equals(x.weights, weights)]
+        left = [other for other in left if other not in matched.copies]
     return matches, left
 
 
 def equals(weights: Tensor, target: Tensor) -> bool:
-    """Are these the same map, bit for bit, whatever the layout of its heads?"""
+    """Are two maps bit-equal, in any layout of heads?"""
     return (
         weights.numel() == target.numel()
         and weights.shape[-2:] == target.shape[-2:]
@@ -239,15 +243,12 @@ def equals(weights: Tensor, target: Tensor) -> bool:
     )
 
 
-def _is_copy(other: Recording, recording: Recording) -> bool:
-    return other.module == recording.module and equals(other.weights, recording.weights)
-
-
 def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, float, Against] | None:
-    """Index, difference and form of the recording nearest to an official map."""
+    """Return index, difference and form of the recording nearest to a reference map."""
     best: tuple[int, float, Against] | None = None
     candidates: list[tuple[Against, Tensor]] = [("weights", target)]
-    if not _sums_to_at_most_one(target):
+    are_weights = bool((target >= 0).all()) and bool((target.sum(-1) <= 1 + 1e-3).all())
+    if not are_weights:
         candidates.append(("scores", torch.softmax(target.float(), -1)))
     if target.ndim == 4 and torch.equal(target[:, 1:], target[:, :-1]):
         candidates.append(("averages", target))
@@ -260,19 +261,15 @@ def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, floa
             if against == "averages":
                 weights = weights.mean(1, keepdim=True)
             difference = float((weights - expected).abs().nan_to_num().max())
-            if difference <= TOLERANCE and (best is None or difference < best[1]):
+            if is_close(difference) and (best is None or difference < best[1]):
                 best = (index, difference, against)
             if difference == 0:
                 return best
     return best
 
 
-def _sums_to_at_most_one(weights: Tensor) -> bool:
-    return bool((weights >= 0).all()) and bool((weights.sum(-1) <= 1 + 1e-3).all())
-
-
 def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
-    """A recording with `batch·head` on one axis, given the two axes of the official map."""
+    """Split `batch·head` of a recording into the two axes of the reference map."""
     n_heads = shape[1]
     return replace(
         recording,
@@ -285,14 +282,14 @@ def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
     )
 
 
-CLOSE = 1e-3
+VECTOR_REL_TOL = 1e-3
 """Relative to the largest number compared: products are taken in another order here."""
-ROUNDED = 2.0
-"""Units in the last place of the model's own numbers, which half precision rounds more coarsely."""
+MAX_ULPS = 2.0
+"""Units in the last place of the model's own numbers, for half precision."""
 
 
 def proved_site(match: Match, layer: int) -> Site:
-    """The site of a match, with whatever its recording proves."""
+    """Return the site of a match with all properties that its recording proves."""
     recording = match.recording
     n_heads = int(recording.weights.shape[1])
     query, key = _pair(recording, n_heads)
@@ -318,7 +315,7 @@ def proved_site(match: Match, layer: int) -> Site:
 
 
 def repeated(vectors: Tensor, n_heads: int) -> Tensor:
-    """`batch head … …`: keys or values, each group's for every head that reads it."""
+    """Repeat keys or values of each group for all its heads: `batch head … …`."""
     return vectors.repeat_interleave(n_heads // vectors.shape[1], 1)
 
 
@@ -329,7 +326,7 @@ def is_causal(weights: Tensor) -> bool:
 
 
 def _pair(recording: Recording, n_heads: int) -> tuple[Tensor | None, Tensor | None]:
-    """Queries and keys, where they are laid out by head."""
+    """Return queries and keys if they have a head axis."""
     query, key = recording.query, recording.key
     if query is None or key is None or query.ndim != 4 or key.ndim != 4:
         return None, None
@@ -340,45 +337,47 @@ def _pair(recording: Recording, n_heads: int) -> tuple[Tensor | None, Tensor | N
 
 
 def _proved_value(recording: Recording, n_heads: int) -> Tensor | None:
-    """The values, where the weights times them are what the head hands on."""
+    """Return the values if weights times values equal the head outputs."""
     value, output = recording.value, recording.output
     if value is None or value.ndim != 4 or n_heads % value.shape[1]:
         return None
     if output is None or output.ndim != 4 or recording.weights.shape[-1] != value.shape[2]:
         return None
-    made = recording.weights.double() @ repeated(value, n_heads).double()
-    if made.shape != output.shape:
+    computed = recording.weights.double() @ repeated(value, n_heads).double()
+    if computed.shape != output.shape:
         return None
-    return value if _are_close(made, output) else None
+    return value if _are_close(computed, output) else None
 
 
 def _softmax_is_weights(recording: Recording) -> bool:
-    """Is the softmax of the scores, with the sink's where there is one, the attention?"""
+    """Is the attention the softmax of the scores (with the sink logit, if any)?"""
     scores, weights = recording.scores, recording.weights
     if scores is None or scores.shape[:-1] != weights.shape[:-1]:
         return False
     n_sinks = scores.shape[-1] - weights.shape[-1]
     if n_sinks not in (0, 1):
         return False
-    made = torch.softmax(scores.double(), -1)[..., : weights.shape[-1]]
-    return _are_close(made, weights)
+    computed = torch.softmax(scores.double(), -1)[..., : weights.shape[-1]]
+    return _are_close(computed, weights)
 
 
-def _are_close(made: Tensor, expected: Tensor) -> bool:
-    """Is what was made in double precision what the model has, to what its type holds?"""
+def _are_close(computed: Tensor, expected: Tensor) -> bool:
+    """Does a product in double precision equal the model's, within the precision of its type?"""
     size = max(float(expected.abs().nan_to_num().max()), 1e-12)
-    difference = (made - expected.double()).abs().nan_to_num().max()
-    return float(difference) <= max(CLOSE, ROUNDED * torch.finfo(expected.dtype).eps) * size
+    difference = (computed - expected.double()).abs().nan_to_num().max()
+    return (
+        float(difference) <= max(VECTOR_REL_TOL, MAX_ULPS * torch.finfo(expected.dtype).eps) * size
+    )
 
 
 def _fit_scale(
     recording: Recording, query: Tensor | None, key: Tensor | None
 ) -> tuple[float | None, bool]:
-    """The factor on q·k in the scores, and whether there is nothing else in them.
+    """Return the factor on q·k in the scores, and whether the scores contain nothing else.
 
-    A position bias is the same in both rows of the example, so the difference of the rows
-    is `scale` times the difference of their q·k; anything that does not fit that is not a
-    plain factor. Of one row alone, a bias cannot be told from a factor that does not fit.
+    A position bias is the same in both rows of the example, so the rows differ by `scale` times
+    the difference of their q·k. Otherwise the scores are not a plain multiple. With one row, a
+    bias cannot be told from a factor that does not fit.
     """
     scores, weights = recording.scores, recording.weights
     if query is None or key is None or scores is None or scores.shape != weights.shape:
@@ -394,12 +393,12 @@ def _fit_scale(
         return None, False
     scale = float((x @ y) / (x @ x))
     size = float(y.abs().max())
-    if float((y - scale * x).abs().max()) > CLOSE * size:
+    if float((y - scale * x).abs().max()) > VECTOR_REL_TOL * size:
         return None, False
     rest = (scores - scale * dots)[:, seen]
-    return scale, float(rest.abs().max()) <= CLOSE * max(size, 1e-12)
+    return scale, float(rest.abs().max()) <= VECTOR_REL_TOL * max(size, 1e-12)
 
 
 def is_tower(block: BlockName) -> bool:
-    """Is the block a further tower, whose rows may be tiles rather than documents?"""
+    """Is the block a tower, whose rows may be tiles rather than documents?"""
     return block in ("text", "vision", "audio")

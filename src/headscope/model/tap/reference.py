@@ -1,14 +1,12 @@
-"""What a model itself says its attention is: the official answer the tap is held against.
+"""Reference maps: a model's own attention under `output_attentions`.
 
-A model returns its maps under `output_attentions`: those of its own stacks, and often those of
-its towers in outputs of their own. A tower whose maps the model keeps to itself is asked
-directly, with what the model gave it.
+A model returns the maps of its stacks, and often those of its towers in nested outputs. A tower
+whose maps are not returned is called directly, with the arguments that the model passed to it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,8 +18,9 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.attention import BlockName
 from headscope.errors import TapUnsupported
+from headscope.model.tap.forward_pass import takes, uncached
 
-OFFICIAL: dict[str, BlockName] = {
+OUTPUT_BLOCKS: dict[str, BlockName] = {
     "attentions": "self",
     "encoder_attentions": "encoder",
     "decoder_attentions": "decoder",
@@ -32,16 +31,16 @@ TOWERS: tuple[tuple[str, BlockName], ...] = (
     (r"audio|speech|input_features|input_values|mel", "audio"),
     (r"text|language|input_ids", "text"),
 )
-"""What a tower reads, by a word in the name of its output, its main input or itself."""
+"""Pattern in the name of a tower's output, main input or module → its block."""
 Maps = dict[BlockName, list[Tensor]]
 ModelInputs = Mapping[str, object]
 ModuleCalls = dict[str, tuple[tuple[object, ...], dict[str, object]]]
-"""Name of a model within the model → what it was called with, the first time."""
+"""Name of a sub-model → arguments of its first call."""
 
 
 @dataclass(slots=True)
 class ReferenceMaps:
-    """The official maps by block, and the model's main output."""
+    """Reference maps by block, and the model's main output."""
 
     maps: Maps
     output: Tensor
@@ -49,7 +48,7 @@ class ReferenceMaps:
 
 
 def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
-    """Run the model as transformers does, asked for its attention.
+    """Run the model with `output_attentions=True`.
 
     Raises:
         TapUnsupported: the model does not run on these inputs.
@@ -59,7 +58,7 @@ def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
         with _noting_calls(root, calls):
             try:
                 outputs = root(**inputs, output_attentions=True)
-            except (TypeError, ValueError):  # it may not take the question
+            except (TypeError, ValueError):  # output_attentions may not be a parameter
                 calls.clear()
                 outputs = root(**inputs)
     except Exception as error:
@@ -73,13 +72,12 @@ def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
 
 
 def _advice(root: PreTrainedModel, inputs: ModelInputs) -> str:
-    """What to do about a model that does not run on the inputs of the self-check."""
     if takes(root, "use_cache"):
         with contextlib.suppress(Exception):
             root(**{**inputs, "use_cache": False})
             return (
-                "Without a cache it runs (do two of its layers share a module, and so one place in "
-                "the cache?): set model.config.use_cache = False before headscope.load."
+                "It runs without a cache (do two of its layers share a module, and so a cache "
+                "entry?): set model.config.use_cache = False before headscope.load."
             )
     return "Pass inputs it accepts: headscope.load(model, tokenizer, example={'input_ids': …})."
 
@@ -87,9 +85,7 @@ def _advice(root: PreTrainedModel, inputs: ModelInputs) -> str:
 def read_tower_reference(
     tower: PreTrainedModel, call: tuple[tuple[object, ...], dict[str, object]]
 ) -> list[Tensor]:
-    """The maps of a model within the model, asked with what it was called with; none where it
-    returns none.
-    """
+    """Return the maps of a sub-model, called as in the outer model; empty if it returns none."""
     args, kwargs = call
     options = {name: value for name, value in kwargs.items() if name != "past_key_values"}
     options |= uncached(tower) | {"output_attentions": True, "return_dict": True}
@@ -101,7 +97,7 @@ def read_tower_reference(
 
 
 def tower_block(name: str, tower: PreTrainedModel) -> BlockName | None:
-    """Which block a model within the model is: by its main input, else by its name."""
+    """Return the block of a sub-model by its main input, else by its name."""
     for words in (tower.main_input_name, name.rpartition(".")[2], type(tower).__name__.lower()):
         for pattern, block in TOWERS:
             if re.search(pattern, words):
@@ -109,18 +105,8 @@ def tower_block(name: str, tower: PreTrainedModel) -> BlockName | None:
     return None
 
 
-def uncached(root: nn.Module) -> dict[str, object]:
-    """What to call a model with so that it keeps no cache, where it takes that."""
-    return {"use_cache": False} if takes(root, "use_cache") else {}
-
-
-def takes(root: nn.Module, name: str) -> bool:
-    """Does the model's forward pass name this parameter?"""
-    return name in inspect.signature(root.forward).parameters
-
-
 def main_output(outputs: object) -> Tensor:
-    """Logits or last hidden state; else the first tensor of real numbers."""
+    """Return logits or last hidden state, else the first floating-point tensor."""
     for key in ("logits", "last_hidden_state"):
         value = getattr(outputs, key, None)
         if isinstance(value, Tensor):
@@ -128,17 +114,16 @@ def main_output(outputs: object) -> Tensor:
     for tensor in tensors_in(outputs):
         if tensor.is_floating_point():
             return tensor
-    raise TapUnsupported("The model returns no tensor that could be compared.")
+    raise TapUnsupported("The model's output has no floating-point tensor to compare.")
 
 
 def _maps_of(outputs: object) -> Maps:
-    """The maps in an output, and in the outputs of towers within it."""
     maps: Maps = {}
-    for key, block in OFFICIAL.items():
+    for key, block in OUTPUT_BLOCKS.items():
         maps[block] = _tensors(getattr(outputs, key, None))
     items = outputs.items() if isinstance(outputs, Mapping) else ()
     for key, value in items:
-        if key in OFFICIAL:
+        if key in OUTPUT_BLOCKS:
             continue
         if isinstance(value, ModelOutput):
             if key.startswith("language_model"):
@@ -155,7 +140,7 @@ def _maps_of(outputs: object) -> Maps:
 
 
 def _named(maps: Maps, root: PreTrainedModel) -> Maps:
-    """The blocks under their own names: one stack alone is `self`."""
+    """Rename the blocks: a single stack is `self`."""
     if list(maps) == ["self", "cross"] and root.config.is_encoder_decoder:
         return {"decoder": maps["self"], "cross": maps["cross"]}
     if len(maps) == 1 and next(iter(maps)) in ("text", "vision", "audio"):
@@ -164,15 +149,15 @@ def _named(maps: Maps, root: PreTrainedModel) -> Maps:
 
 
 def _tensors(maps: object) -> list[Tensor]:
-    """The maps among what an output calls attention: a map has heads, queries and keys."""
-    given = [maps] if isinstance(maps, Tensor) else maps
-    if not isinstance(given, tuple | list):
+    """Return the tensors of an attention output that have heads, queries and keys."""
+    tensors = [maps] if isinstance(maps, Tensor) else maps
+    if not isinstance(tensors, tuple | list):
         return []
-    return [x for x in given if isinstance(x, Tensor) and x.ndim >= 3]
+    return [x for x in tensors if isinstance(x, Tensor) and x.ndim >= 3]
 
 
 def tensors_in(outputs: object) -> Iterator[Tensor]:
-    """Every tensor in an output, however deep."""
+    """Yield every tensor in a nested output."""
     if isinstance(outputs, Tensor):
         yield outputs
     elif isinstance(outputs, Mapping):
@@ -185,7 +170,7 @@ def tensors_in(outputs: object) -> Iterator[Tensor]:
 
 @contextmanager
 def _noting_calls(root: PreTrainedModel, calls: ModuleCalls) -> Iterator[None]:
-    """Within the block, what each model within the model is first called with is kept."""
+    """Within the block, keep the arguments of each sub-model's first call."""
     with ExitStack() as stack:
         for name, module in root.named_modules():
             if name and isinstance(module, PreTrainedModel):

@@ -1,4 +1,4 @@
-"""Where in a model attention happens: a table of the block and layer of every call."""
+"""Sites of attention in a model: the block and layer of every call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headscope.attention import BLOCKS, BlockName
 from headscope.errors import InputError
 
 Route = Literal["interface", "fallback"]
-"""How the tap reaches the weights: through transformers' attention interface (the
-family's own eager function runs inside the tap), or by watching hand-written attention."""
+"""Way to the weights: transformers' attention interface (the family's eager function runs inside
+the tap), or watching hand-written attention."""
 Stops = Literal["uncached", "as is"]
 
 
@@ -19,9 +19,9 @@ Stops = Literal["uncached", "as is"]
 class Site:
     """One attention computation of a forward pass.
 
-    A module alone does not tell the layer: ALBERT runs one module for all its layers, so
-    `occurrence` counts the calls within a forward. Nor does a call: a module may take
-    several softmaxes, so `computation` counts those.
+    A module alone does not identify the layer: ALBERT runs one module for all its layers, so
+    `occurrence` counts the calls within a forward pass. A module may take several softmaxes, so
+    `computation` counts these.
     """
 
     block: BlockName
@@ -31,42 +31,42 @@ class Site:
     computation: int
     n_heads: int
     n_groups: int | None
-    """Heads of keys and values in this layer; None where the tap does not see them."""
+    """Key/value heads in this layer; None if the tap does not see them."""
     head_size: int | None
-    """Neurons of a query or key vector; None where the tap does not see them."""
+    """Neurons of a query or key vector; None if the tap does not see them."""
     value_size: int | None
-    """Neurons of a value vector; None where weights times values are not what the head hands
-    on (it is gated, or the tap does not see them)."""
+    """Neurons of a value vector; None if weights times values differ from the head output (gated).
+    Also None if the tap does not see them."""
     scale: float | None
-    """The factor on q·k in the scores; None where it is not a plain factor."""
+    """Factor on q·k in the scores; None if the scores are not a multiple of q·k."""
     is_dot_product: bool
     """Are the scores `scale · q·k` and a mask, with no bias, cap or position term?"""
     can_edit_vectors: bool
     """Does the score depend on the queries and keys through their product alone?"""
     has_scores: bool = True
-    """Is the softmax of the scores, with the sink's where there is one, the attention?"""
+    """Is the attention the softmax of the scores (with the sink logit, if any)?"""
     is_copy: bool = False
-    """Does the module compute the same map once more here, for other values? Edits act on it
-    too; readers have seen it."""
+    """Does the module repeat a map here, for other values? Edits apply to the copy too; readers
+    get only the first."""
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """All sites of a model, and how they are reached."""
+    """All sites of a model and the route to them."""
 
     route: Route
     sites: tuple[Site, ...]
     causal_blocks: frozenset[BlockName]
     """Blocks in which no query ever attends to a later key."""
     media: frozenset[str] = frozenset()
-    """Names of the pictures and sounds that the checked forward pass was given."""
+    """Names of the image and audio inputs of the checked forward pass."""
     copies: tuple[Site, ...] = ()
-    """Where a module computes one of the maps once more."""
+    """Sites at which a module repeats one of the maps."""
     may_cache: bool = True
-    """Does the model attend the same whether or not it keeps a cache?"""
+    """Is the attention the same with and without a cache?"""
     stops: Stops | None = None
-    """How a forward pass may be left after the last layer's attention, which stays the same to the
-    last bit: without a cache, or else as the model runs by itself. None: it was not proved."""
+    """Proven way to end a pass after the last layer with bit-equal attention: without a cache, or
+    with the model's defaults. None if neither was proven."""
     _by_module: dict[str, dict[int, dict[int, Site]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,41 +82,39 @@ class Wiring:
         return self._by_module
 
     def calls_per_forward(self, module: str) -> int:
-        """How often a module is called in one forward pass."""
+        """Return the number of calls of a module in one forward pass."""
         return max(self._by_module[module]) + 1
 
     def at(self, module: str, occurrence: int) -> dict[int, Site]:
-        """Computation → site, for one call of one module."""
+        """Return computation → site for one call of one module."""
         return self._by_module[module].get(occurrence, {})
 
     @property
     def blocks(self) -> tuple[BlockName, ...]:
-        """The blocks the model has, in a fixed order."""
+        """Blocks of the model, in a fixed order."""
         present = {site.block for site in self.sites}
         return tuple(block for block in BLOCKS if block in present)
 
     def of_block(self, block: BlockName) -> tuple[Site, ...]:
-        """The sites of one block, by layer."""
+        """Return the sites of one block, by layer."""
         return tuple(sorted((s for s in self.sites if s.block == block), key=lambda s: s.layer))
 
     def main_block(self) -> BlockName:
-        """The block of the text itself: `self`, or `encoder` in encoder-decoders; `text`
-        where there are towers only.
-        """
+        """Return the block of the text: `self`, `encoder`, or `text` if there are only towers."""
         return self.blocks[0]
 
     def find(self, block: BlockName | None, layer: int, head: int | None) -> Site:
-        """The site of a layer, after checking that it (and the head) exists."""
+        """Return the site of a layer; raise InputError if the layer or head does not exist."""
         block = self.main_block() if block is None else block
         sites = {site.layer: site for site in self.of_block(block)}
         if not sites:
             raise InputError(
-                f"No {block!r} attention was seen in this model, but {', '.join(self.blocks)}. If "
-                "it shows only with an image or a recording, trace one first."
+                f"No {block!r} attention was seen in this model, but {', '.join(self.blocks)}. "
+                "If the block needs an image or a recording, trace one first."
             )
         if layer not in sites:
-            known = ", ".join(map(str, sites))
-            raise InputError(f"There is no layer {layer!r}; layers with attention: {known}.")
+            layers = ", ".join(map(str, sites))
+            raise InputError(f"There is no layer {layer!r}; layers with attention: {layers}.")
         site = sites[layer]
         if head is not None and not 0 <= head < site.n_heads:
             raise InputError(f"Layer {layer} has heads 0 to {site.n_heads - 1}, not {head!r}.")

@@ -1,11 +1,9 @@
-"""Watch one attention computation from the inside: its scores, its weights, its vectors.
+"""Follow one attention computation inside the model's own code: scores, weights, vectors.
 
-Every softmax attention, however it is written, is the same three steps: products of
-queries and keys, a softmax over keys, a product of the weights with the values. `Watch`
-is a torch function mode that follows these steps while they happen, so that the weights
-can be read, replaced or differentiated inside the model's own code. It computes nothing
-itself, except where the model calls the fused `scaled_dot_product_attention`, which has
-no weights to see: that one call is spelled out.
+Every softmax attention has three steps: q·k products, a softmax over keys, and the product of
+weights and values. `Watch` is a torch function mode that sees these steps, so that weights can
+be read, replaced or differentiated. It computes only the fused `scaled_dot_product_attention`
+itself, because that call has no visible weights.
 """
 
 from __future__ import annotations
@@ -20,14 +18,15 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch._C import _len_torch_function_stack
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode
+
+from headscope.model.private_api import mode_stack_length, pop_mode, push_mode
 
 TorchFunction = Callable[..., Tensor]
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
-"""What a torch function is called with: by position, and by name."""
+"""Arguments of a torch function: by position, and by name."""
 
 SOFTMAX = frozenset({torch.softmax, functional.softmax, Tensor.softmax, torch.special.softmax})
 SDPA = functional.scaled_dot_product_attention
@@ -42,26 +41,26 @@ STEPS = SOFTMAX | PLAIN_PRODUCTS | ADDED_PRODUCTS | {SDPA, EINSUM, MANY_HEADS}
 class Product:
     """A batched matrix product: rows of `left` against columns of `right`.
 
-    `left` is `… row inner` and `right` is `… inner column`, as `torch.matmul` wants them,
-    whatever layout the model wrote (an einsum is permuted, without copying).
+    `left` is `… row inner` and `right` is `… inner column`, as in `torch.matmul`. An einsum in
+    another layout is permuted, without copying.
     """
 
     left: Tensor
     right: Tensor
     scale: float | None = None
-    """The factor on the product where the call itself carries one (`baddbmm`'s alpha)."""
+    """Factor on the product that the call itself has (`baddbmm`'s alpha)."""
 
 
 @dataclass(slots=True)
 class Steps:
-    """What one attention computation did, in the model's own layout."""
+    """Tensors of one attention computation, in the model's own layout."""
 
     products: list[Product] = field(default_factory=list)
     """Batched products before the softmax: q·k first, then any position terms."""
     scores: Tensor | None = None
-    """What the softmax was taken of."""
+    """Argument of the softmax."""
     weights: Tensor | None = None
-    """What the values were multiplied with (after any edit)."""
+    """Left operand of the product with the values, after any edit."""
     value: Tensor | None = None
     """`… key neuron`"""
     output: Tensor | None = None
@@ -79,35 +78,35 @@ class Steps:
 
 
 def unfold(tensor: Tensor, n_heads: int) -> Tensor:
-    """`batch·head … …` as `batch head … …`; four axes stay as they are."""
+    """Reshape `batch·head … …` to `batch head … …`; keep four axes."""
     return tensor if tensor.ndim != 3 else tensor.reshape(-1, n_heads, *tensor.shape[1:])
 
 
 def unfold_any(tensor: Tensor | None, n_heads: int) -> Tensor | None:
-    """Likewise, where there is a tensor."""
+    """Apply `unfold` unless the tensor is None."""
     return None if tensor is None else unfold(tensor, n_heads)
 
 
 class Hooks:
-    """What the model uses in place of what it computed; here, the same.
+    """Replacements for the tensors of a computation; the base class keeps them all.
 
-    The first argument counts the computations of the watched call: its softmaxes, from 0.
+    The first argument is the index of the softmax within the watched call.
     """
 
     def factors(self, computation: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries (`… query neuron`) and keys (`… neuron key`), before their product."""
+        """Replace queries (`… query neuron`) and keys (`… neuron key`) before their product."""
         return query, key
 
     def weights(self, computation: int, weights: Tensor) -> Tensor:
-        """The attention weights."""
+        """Replace the attention weights."""
         return weights
 
     def value(self, computation: int, value: Tensor) -> Tensor:
-        """The values, before they are multiplied with the weights."""
+        """Replace the values before their product with the weights."""
         return value
 
     def output(self, computation: int, output: Tensor) -> Tensor:
-        """What the heads put out."""
+        """Replace the head outputs."""
         return output
 
 
@@ -115,15 +114,15 @@ class Watch(TorchFunctionMode):
     """Follow the attention computations of one call of a module.
 
     Args:
-        hooks: told of every step, and may change it.
-        keeps_scores: remember what the softmax was taken of (a layer's worth of memory).
+        hooks: called at every step; may replace tensors.
+        keeps_scores: keep the argument of the softmax (memory of one layer).
         replace_at: where replaced weights enter. `"product"`: as the left operand of the
             product with the values, for code that drops columns after the softmax
             (attention sinks). `"softmax"`: as the result of the softmax, for code whose
             later steps are unknown.
 
     Attributes:
-        steps: one record per softmax (or fused attention) seen, in order.
+        steps: one record per softmax or fused attention, in order.
     """
 
     def __init__(
@@ -140,7 +139,7 @@ class Watch(TorchFunctionMode):
         self._keeps_scores = keeps_scores
         self._at_product = replace_at == "product"
         self.frame: FrameType | None = None
-        """Whose return ends the watch, where no `with` block does."""
+        """Frame whose return ends the watch, if no `with` block does."""
 
     def __torch_function__(
         self,
@@ -215,7 +214,7 @@ class Watch(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        """PyTorch's fused attention, spelled out so that its weights can be seen.
+        """Compute PyTorch's fused attention step by step, so that its weights are visible.
 
         Follows the reference implementation in the documentation of
         `torch.nn.functional.scaled_dot_product_attention`.
@@ -251,12 +250,10 @@ class Watch(TorchFunctionMode):
 def watching(
     module: nn.Module, start: Callable[[], Watch | None], finish: Callable[[Watch], None]
 ) -> Iterator[None]:
-    """Run calls of a module under a `Watch`.
+    """Run calls of a module, in every thread, under a `Watch`.
 
-    Args:
-        module: whose calls are watched, in every thread.
-        start: makes the watch for a call; or None, and the call is not watched.
-        finish: told when the call has returned (not when it raised).
+    `start` creates the watch of a call, or None to skip the call. `finish` is called after the call
+    has returned, not after it raised.
     """
     calls = _Calls()
 
@@ -283,22 +280,22 @@ def watching(
 
 @contextmanager
 def ending_watches() -> Iterator[None]:
-    """With the block, end every watch that began in it and is still at work.
+    """On leaving the block, end every watch that began in it and is still active.
 
-    torch calls hooks after an `Exception`, not after an interrupt (`KeyboardInterrupt`): the watch
-    of a call that ended so stays where it is. Until it is ended here, it lets everything pass.
+    torch calls hooks after an `Exception` but not after a `KeyboardInterrupt`, so an interrupted
+    call leaves its watch active. Until it is ended here, that watch changes nothing.
     """
-    n_before = _len_torch_function_stack()
+    n_before = mode_stack_length()
     try:
         yield
     finally:
         others = []
-        while _len_torch_function_stack() > n_before:
-            mode = _pop_mode()
+        while mode_stack_length() > n_before:
+            mode = pop_mode()
             if not isinstance(mode, Watch):
                 others.append(mode)
         for mode in reversed(others):
-            _push_mode(mode)
+            push_mode(mode)
 
 
 _many_heads = FunctionType(
@@ -306,19 +303,19 @@ _many_heads = FunctionType(
     {**MANY_HEADS.__globals__, "has_torch_function": lambda _: False},
     argdefs=MANY_HEADS.__defaults__,
 )
-"""torch's function of that name, whose steps a mode sees: the function itself goes to the mode as
-a whole, and then runs without it."""
+"""Copy of `multi_head_attention_forward` whose steps a mode sees. The original goes to the mode as
+a whole and then runs without it."""
 
 
 class _Calls(threading.local):
-    """The calls of a watched module in this thread: what `start` made for each."""
+    """Watches of a module's running calls in this thread."""
 
     def __init__(self) -> None:
         self.under_way: list[Watch | None] = []
 
 
 def _is_weights(left: Tensor, steps: Steps) -> bool:
-    """Is this left operand the softmax just taken (perhaps cast, reshaped, or short of a sink)?"""
+    """Is this left operand the last softmax (possibly cast, reshaped, or without a sink column)?"""
     weights = steps.weights
     if weights is None or left.ndim < 3:
         return False
@@ -328,17 +325,17 @@ def _is_weights(left: Tensor, steps: Steps) -> bool:
 
 
 class _ProductCall(NamedTuple):
-    """A call of a torch function that is a batched product."""
+    """Call of a torch function that is a batched product."""
 
     product: Product
     run: Callable[[Product], Tensor]
-    """Makes the call with the factors of a product."""
+    """Repeats the call with the factors of a product."""
     order: list[int] | None = None
-    """How to permute the result to `… row column`; None where it is that already."""
+    """Permutation of the result to `… row column`; None for the identity."""
 
 
 def _product_call(func: TorchFunction, args: Args, kwargs: Kwargs) -> _ProductCall | None:
-    """The call of a torch function as a product; None where it is none."""
+    """Return the call of a torch function as a product, or None for other functions."""
     if func is EINSUM:
         return _einsum_call(args)
     if func in ADDED_PRODUCTS:
@@ -357,7 +354,7 @@ def _product_call(func: TorchFunction, args: Args, kwargs: Kwargs) -> _ProductCa
 
 
 def _einsum_call(args: Args) -> _ProductCall | None:
-    """An einsum that is a batched product, such as `"bnij,jbnd->ibnd"`; None for any other."""
+    """Return an einsum such as `"bnij,jbnd->ibnd"` as a batched product, or None for others."""
     equation, *factors = args
     if len(factors) == 1 and isinstance(factors[0], list | tuple):
         factors = [*factors[0]]

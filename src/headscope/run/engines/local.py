@@ -1,14 +1,12 @@
-"""Shards on this machine: in this process, or by worker processes.
+"""Measure shards on this machine, in this process or in worker processes.
 
-When a worker dies (killed, out of memory), a new one takes its place and runs its shard again. If
-workers keep dying at one shard, the documents of the batch that ran when they died are run one at a
-time; if workers die at one document alone, this document is left out and reported.
+When a worker dies (killed, out of memory), a new one runs its shard again. If workers keep dying at
+one shard, the documents of the fatal batch run one at a time. If workers die at one document
+alone, this document is left out and reported.
 
-A worker process: measures the shards it is sent, until there are no more.
-
-It answers through a pipe: `("at", (numbers, amount))` before each batch, with what is done of the
-shard; `("done", tokens)` when a shard is on disk; `("error", exception)` when it cannot go on with
-the shard. If its parent process is gone, a worker ends at its next answer.
+A worker sends messages through a pipe: `("at", (numbers, amount))` before each batch,
+`("done", tokens)` for a shard on disk, `("error", exception)` for a failure. If the
+parent process has ended, the worker ends at its next message.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import torch
-import torch.multiprocessing  # how tensors are sent to other processes
+import torch.multiprocessing  # registers how tensors are sent to other processes
 
 from headscope.errors import HeadscopeError, InputError, warn
 from headscope.model.model import Model
-from headscope.run.checkpoint import ShardKey, ShardStore, write_measured
+from headscope.run.checkpoint import ShardKey, ShardStore, write_sums
 from headscope.run.engines.processes import start_process
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
@@ -39,18 +37,18 @@ from headscope.run.shard import FREED, measure_shard, prepare, threads
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A shard to measure; documents to run alone or not at all, because workers died at them."""
+    """A shard to measure, with documents to run alone or to exclude, because workers died."""
 
     shard: Shard
     path: Path
-    stamp: ShardKey
+    key: ShardKey
     alone: frozenset[int] = frozenset()
     excluded: frozenset[int] = frozenset()
 
 
 def serve(pipe: Connection) -> None:
-    """The life of a worker, who is first sent the model and the plan."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """Run a worker, which first receives the model and the plan."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -71,7 +69,7 @@ def serve(pipe: Connection) -> None:
                     alone=task.alone,
                     excluded=task.excluded,
                 )
-                write_measured(task.path, measured, task.stamp)
+                write_sums(task.path, measured, task.key)
                 pipe.send(("done", measured.report.tokens))
         except (EOFError, BrokenPipeError, ConnectionError):
             raise
@@ -80,7 +78,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The error itself if it can be pickled, otherwise one with the same message."""
+    """Return the error if it can be pickled, otherwise one with the same message."""
     import pickle
 
     try:
@@ -94,11 +92,11 @@ DEATHS_BEFORE_BLAME = 3
 MAX_EXCLUDED = 20
 WRITE_ATTEMPTS = 3
 SILENCE = 60.0
-"""After so many seconds without an answer a worker is reported."""
+"""Seconds without a message after which a worker is reported."""
 
 
 def run_here(
-    model: Model, plan: Plan, shards: Iterator[Shard], ledger: ShardStore, meter: Meter
+    model: Model, plan: Plan, shards: Iterator[Shard], store: ShardStore, meter: Meter
 ) -> None:
     """Measure in this process, one shard after the other."""
     with threads(plan.settings.threads):
@@ -109,7 +107,7 @@ def run_here(
             )
             for attempt in range(1, WRITE_ATTEMPTS + 1):
                 try:
-                    ledger.take(shard.id, measured)
+                    store.add(shard.id, measured)
                     break
                 except OSError:
                     if attempt == WRITE_ATTEMPTS:
@@ -122,22 +120,22 @@ def run_here(
 
 @dataclass(eq=False)
 class _Worker:
-    """A process, its pipe and what it is doing."""
+    """A worker process, its pipe and its task."""
 
     process: BaseProcess
     pipe: Connection
     task: Task | None = None
-    at: list[int] = field(default_factory=list)
+    documents: list[int] = field(default_factory=list)
     is_ready: bool = False
-    heard: float = field(default_factory=time.monotonic)
-    """When it last said something, or was last reported as silent."""
+    last_message: float = field(default_factory=time.monotonic)
+    """Time of the last message or report."""
 
 
 class _Pool:
-    """Worker processes and the shards they are on."""
+    """Worker processes and their shards."""
 
-    def __init__(self, model: Model, plan: Plan, ledger: ShardStore, meter: Meter) -> None:
-        self._model, self._plan, self._ledger, self._meter = model, plan, ledger, meter
+    def __init__(self, model: Model, plan: Plan, store: ShardStore, meter: Meter) -> None:
+        self._model, self._plan, self._store, self._meter = model, plan, store, meter
         self._workers: list[_Worker] = []
         self._again: deque[Task] = deque()
         self._deaths: dict[int, int] = {}
@@ -154,7 +152,7 @@ class _Pool:
             while self._dispatch(shards):
                 for worker in self._waiting():
                     self._hear(worker)
-                self._ledger.fold()
+                self._store.merge()
         finally:
             self._stop()
 
@@ -169,22 +167,22 @@ class _Pool:
             ) from error
         process = start_process(serve, theirs, needs_main=b"__main__" in bytes(content))
         theirs.close()
-        with contextlib.suppress(OSError):  # it died; reading its pipe will show that
+        with contextlib.suppress(OSError):  # the worker died; reading its pipe will show that
             ours.send_bytes(content)
         return _Worker(process, ours)
 
     def _dispatch(self, shards: Iterator[Shard]) -> bool:
-        """Give idle workers something to do; is anyone still busy or starting?"""
+        """Assign tasks to idle workers; return whether any worker is busy or starting."""
         for worker in self._workers:
             if worker.task is None and worker.is_ready:
                 task = self._next(shards)
                 if task is None:
                     continue
-                worker.task, worker.at = task, []
-                worker.heard = time.monotonic()
+                worker.task, worker.documents = task, []
+                worker.last_message = time.monotonic()
                 try:
                     worker.pipe.send(task)
-                except OSError:  # it died while idle; reading its pipe will show that
+                except OSError:  # the worker died while idle; reading its pipe will show that
                     continue
         return any(worker.task is not None or not worker.is_ready for worker in self._workers)
 
@@ -195,43 +193,42 @@ class _Pool:
         return (
             None
             if shard is None
-            else Task(shard, self._ledger.path(shard.id), self._ledger.stamp(shard.id))
+            else Task(shard, self._store.path(shard.id), self._store.key(shard.id))
         )
 
     def _waiting(self) -> list[_Worker]:
-        """The workers that have something to say, or are dead."""
         by_pipe = {worker.pipe: worker for worker in self._workers}
-        speaking = [by_pipe[pipe] for pipe in wait(list(by_pipe), SILENCE) if pipe in by_pipe]
+        ready = [by_pipe[pipe] for pipe in wait(list(by_pipe), SILENCE) if pipe in by_pipe]
         for worker in self._workers:
-            is_silent = time.monotonic() - worker.heard >= SILENCE
-            if is_silent and worker not in speaking and (worker.task or not worker.is_ready):
-                worker.heard = time.monotonic()
+            is_silent = time.monotonic() - worker.last_message >= SILENCE
+            if is_silent and worker not in ready and (worker.task or not worker.is_ready):
+                worker.last_message = time.monotonic()
                 self._report(worker)
-        return speaking
+        return ready
 
     def _report(self, worker: _Worker) -> None:
-        """Tell the user of a worker that does not answer; it may be stopped, or slow."""
+        """Warn of a worker without messages; it may be stopped, or slow."""
         pid = worker.process.pid
         if is_stopped(pid):
-            why = f"It is stopped: `kill -CONT {pid}` lets it go on, `kill -KILL {pid}` replaces it"
+            hint = f"It is stopped: `kill -CONT {pid}` resumes it, `kill -KILL {pid}` replaces it"
         else:
-            why = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
-        doing = "while it was starting" if worker.task is None else f"at documents {worker.at}"
-        warn(
-            f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {why}.",
+            hint = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
+        doing = (
+            "while it was starting" if worker.task is None else f"at documents {worker.documents}"
         )
+        warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
 
     def _hear(self, worker: _Worker) -> None:
-        worker.heard = time.monotonic()
+        worker.last_message = time.monotonic()
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
-            self._bury(worker)
+            self._handle_death(worker)
             return
         if kind == "ready":
             worker.is_ready = True
         elif kind == "at":
-            worker.at, done = content
+            worker.documents, done = content
             self._meter.reach(worker, done)
         elif kind == "done":
             assert worker.task is not None
@@ -245,7 +242,7 @@ class _Pool:
             raise content
 
     def _may_retry(self, worker: _Worker) -> bool:
-        """If the worker could not write a file (a full disk), may its shard be run again?"""
+        """May the shard be run again after a failed write (a full disk)?"""
         if worker.task is None:
             return False
         shard_id = worker.task.shard.id
@@ -256,7 +253,7 @@ class _Pool:
         self._again.append(worker.task)
         return True
 
-    def _bury(self, worker: _Worker) -> None:
+    def _handle_death(self, worker: _Worker) -> None:
         worker.process.join()
         code = worker.process.exitcode
         was_killed = code is not None and code < 0
@@ -272,29 +269,29 @@ class _Pool:
             )
         task = worker.task
         if task is not None:
-            self._again.append(self._lesson(task, worker.at))
+            self._again.append(self._next_attempt(task, worker.documents))
             self._meter.say(
                 f"A worker died (exit code {code}) at shard {task.shard.id}; running it again."
             )
         self._replace(worker)
 
-    def _lesson(self, task: Task, at: list[int]) -> Task:
-        """The task to run after a worker died at it: with suspect documents alone, or left out."""
+    def _next_attempt(self, task: Task, documents: list[int]) -> Task:
+        """Return the task after a worker died: with suspect documents alone, or excluded."""
         shard_id = task.shard.id
         self._deaths[shard_id] = self._deaths.get(shard_id, 0) + 1
         if self._deaths[shard_id] < DEATHS_BEFORE_BLAME:
             return task
-        self._deaths[shard_id] = DEATHS_BEFORE_BLAME - 2  # one more chance after each step
-        if len(at) != 1:
-            return replace(task, alone=task.alone | frozenset(at))
+        self._deaths[shard_id] = DEATHS_BEFORE_BLAME - 2  # one more attempt after each step
+        if len(documents) != 1:
+            return replace(task, alone=task.alone | frozenset(documents))
         self._excluded += 1
         if self._excluded > MAX_EXCLUDED:
             raise HeadscopeError(
                 f"Workers died at {self._excluded} documents, each run alone. The documents are "
-                "hardly the cause; most likely there is too little memory: use fewer workers or "
-                "smaller batches (batch_tokens)."
+                "probably not the cause. Most likely there is too little memory: use fewer workers "
+                "or smaller batches (batch_tokens)."
             )
-        return replace(task, excluded=task.excluded | frozenset(at))
+        return replace(task, excluded=task.excluded | frozenset(documents))
 
     def _replace(self, worker: _Worker) -> None:
         self._meter.forget(worker)
@@ -317,19 +314,14 @@ class _Pool:
 
 
 def run_workers(
-    model: Model,
-    plan: Plan,
-    shards: Iterator[Shard],
-    ledger: ShardStore,
-    meter: Meter,
-    n: int,
+    model: Model, plan: Plan, shards: Iterator[Shard], store: ShardStore, meter: Meter, n: int
 ) -> None:
-    """Measure by n worker processes."""
-    _Pool(model, plan, ledger, meter).run(shards, n)
+    """Measure in n worker processes."""
+    _Pool(model, plan, store, meter).run(shards, n)
 
 
 def is_stopped(pid: int | None) -> bool:
-    """Has a signal stopped the process? Known on Linux only."""
+    """Has a signal stopped the process? Only known on Linux."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What the server imports whose forks are workers: a process of our own."""
+"""Imports of the server process that forks workers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from headscope.metrics.core.kernels import has_numba, load_loops
 from headscope.run.engines import local as worker
 
 if has_numba():
-    load_loops()  # once for all workers, while this process would only wait
+    load_loops()  # once for all workers
 
 __all__ = ["worker"]

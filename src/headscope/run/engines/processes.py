@@ -1,10 +1,9 @@
-"""How worker processes start: as forks of a server that has everything imported.
+"""Start worker processes as forks of a server that has imported everything.
 
-A process that is started from nothing imports torch and transformers for seconds. The server does
-that once, beside whatever this process does meanwhile, and each worker is a fork of it. The server
-is ours alone (others' use of `multiprocessing` is not touched), runs no operation of torch, because
-threads do not survive a fork, and is stopped when the run is over. Where there is no such server,
-workers are spawned.
+A new process needs seconds to import torch and transformers. The server does that once, in
+parallel, and each worker is a fork of it. The server belongs to headscope: other uses of
+`multiprocessing` are not affected. It runs no torch operation, because threads do not survive a
+fork. It is stopped after the run. On systems without such a server, workers are spawned.
 
 This module imports nothing heavy: a command starts the server before it imports torch itself.
 """
@@ -29,22 +28,20 @@ if TYPE_CHECKING:
 
 PRELOADED = ["headscope.run.engines.preloaded"]
 FROM_BYTES = 64_000
-"""A file of so many bytes may be worth several workers: a server is started for it at once."""
+"""Minimum bytes of a file for which the server is started at once."""
 
 _server: ForkServer | None = None
 
 
 def n_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def warm_up(source: object, workers: int | None) -> None:
-    """Start the server now if a run over this source is likely to want several workers.
+    """Start the server now if a run over this corpus or file probably needs several workers.
 
-    Args:
-        source: a corpus, or the name of a file or folder; anything else is not looked at.
-        workers: how many were asked for; None if the size of the job decides.
+    `workers` is the requested number; None if the size of the job decides.
     """
     if workers == 1 or n_cores() == 1:
         return
@@ -61,11 +58,8 @@ def warm_up(source: object, workers: int | None) -> None:
 def start_process(target: Callable[..., None], pipe: Connection, needs_main: bool) -> BaseProcess:
     """Start a process that runs `target(pipe)`, forked from the server or else spawned.
 
-    Args:
-        target: a function that can be imported.
-        pipe: what it is called with.
-        needs_main: does what it will be sent refer to the main module? Otherwise that is not
-            imported, so that a script need not hide its last lines behind `__name__`.
+    Unless messages refer to the main module (`needs_main`), it is not imported, so that a script
+    does not need `if __name__ == "__main__":`.
     """
     with sigint_held():
         if _start_server() is not None:
@@ -74,7 +68,7 @@ def start_process(target: Callable[..., None], pipe: Connection, needs_main: boo
             try:
                 process.start()
                 return process
-            except (OSError, EOFError):  # the server is gone
+            except (OSError, EOFError):  # the server has ended
                 stop_server()
         process = context.SpawnProcess(target=target, args=(pipe,), daemon=True)
         process.start()
@@ -82,7 +76,7 @@ def start_process(target: Callable[..., None], pipe: Connection, needs_main: boo
 
 
 def stop_server() -> None:
-    """End the server, if it runs. Workers that are left keep running."""
+    """End the server, if it runs. Running workers continue."""
     global _server
     server, _server = _server, None
     pid = getattr(server, "_forkserver_pid", None)
@@ -96,8 +90,8 @@ def stop_server() -> None:
 
 @contextmanager
 def sigint_held() -> Iterator[None]:
-    """Within the block Ctrl-C waits. A process that is started here begins with SIGINT blocked, so
-    that Ctrl-C does not end it with a traceback before it can say that the signal is not for it.
+    """Within the block Ctrl-C waits. A process started here begins with SIGINT blocked. Otherwise
+    Ctrl-C could end it with a traceback before it ignores the signal.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -110,7 +104,7 @@ def sigint_held() -> Iterator[None]:
 
 
 def _start_server() -> ForkServer | None:
-    """The server, started if need be; None where there is none (forks are safe on Linux only)."""
+    """Return the server, started if necessary; None without one (forks are safe on Linux only)."""
     global _server
     if sys.platform != "linux":
         return None
@@ -128,7 +122,7 @@ def _start_server() -> ForkServer | None:
 
 
 class _Forked(BaseProcess):
-    """A process that is a fork of our server."""
+    """A process forked from the server."""
 
     _start_method = "forkserver"
     needs_main = False
@@ -144,9 +138,7 @@ def _close(*descriptors: int) -> None:
 
 
 def _popen_class() -> type:
-    """How multiprocessing itself starts a process by a fork server, with our server in place of the
-    one that all of this process share.
-    """
+    """Return multiprocessing's class for fork servers, changed to use our server."""
     from multiprocessing import forkserver, popen_forkserver, reduction, util
 
     class Popen(popen_forkserver.Popen):
@@ -163,9 +155,9 @@ def _popen_class() -> type:
             finally:
                 context.set_spawning_popen(None)
             if _server is None:
-                raise EOFError("the server is gone")
+                raise EOFError("the server has ended")
             self.sentinel, writing = _server.connect_to_new_process(self._fds)  # type: ignore[attr-defined]
-            kept = os.dup(writing)  # by it the worker notices that this process has ended
+            kept = os.dup(writing)  # when it closes, the worker sees that this process has ended
             self.finalizer = util.Finalize(self, _close, (kept, self.sentinel))
             with os.fdopen(writing, "wb", closefd=True) as file:
                 file.write(buffer.getbuffer())

@@ -1,9 +1,9 @@
-"""Shards on a Ray cluster.
+"""Measure shards on a Ray cluster.
 
-Ray Data streams them to a pool of actors, each of which loads the model once; it holds back shards
-that do not fit into memory and replaces actors that die. States come back as bytes; this process
-writes them to the same checkpoint files as the local engine, so that each engine can resume a run
-of the other. Ray itself runs in a process beside this one: see `ray_driver`.
+Ray Data streams shards to a pool of actors, each of which loads the model once. It holds back
+shards that do not fit into memory and replaces actors that die. This process writes the same
+checkpoint files as the local engine, so that each engine can resume the other's runs. Ray itself
+runs in a process of its own: see `ray_driver`.
 """
 
 from __future__ import annotations
@@ -34,32 +34,24 @@ from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
 
 PATIENCE = 5.0
-"""Seconds to wait for a cluster to answer, and for Ray to end when asked to."""
-SILENCE = 120.0
-"""After so many seconds without a shard the user is told."""
+"""Seconds to wait for a cluster to answer, and for Ray to end."""
+RAY_SILENCE = 120.0
+"""Seconds without a shard after which the user is warned."""
 
 
 def run_ray(
     model: Model,
     plan: Plan,
     shards: Callable[[], Iterator[Shard]],
-    ledger: ShardStore,
+    store: ShardStore,
     meter: Meter,
     execution: Execution,
 ) -> None:
-    """Measure by actors of a Ray cluster.
+    """Measure with actors of a Ray cluster, by default one a core.
 
-    Args:
-        model: the model.
-        plan: the plan.
-        shards: a function that gives the shards; called in a process of Ray's.
-        ledger: where states are kept.
-        meter: progress.
-        execution: how many actors (by default one a core), and the address of a cluster (`auto`,
-            `ray://host:10001`); without one Ray is started here, unless it runs already.
-
-    Raises:
-        ConnectionError: the cluster does not answer, or died.
+    The address may be `auto` or `ray://host:10001`; without one Ray is started here, unless it
+    runs already. `shards` is called in one of Ray's processes. Raises ConnectionError if the
+    cluster does not answer or dies.
     """
     address = execution.address
     if importlib.util.find_spec("ray") is None or importlib.util.find_spec("pyarrow") is None:
@@ -74,32 +66,32 @@ def run_ray(
     work = Work(pickle.dumps(model), plan, shards, workers, address)
 
     def keep(row: Row) -> None:
-        with atomic_path(ledger.path(row.id)) as temporary:
+        with atomic_path(store.path(row.id)) as temporary:
             temporary.write_bytes(row.states)
-        ledger.fold()
+        store.merge()
         meter.advance(row.documents)
 
-    if ray.is_initialized():  # the caller's own
+    if ray.is_initialized():  # by the caller
         for row in measure_on_ray(work):
             keep(row)
         return
     with tempfile.TemporaryFile() as log, _driver(log) as driver:
         assert driver.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended: reading says so
+        with contextlib.suppress(BrokenPipeError):  # the driver ended: reading shows that
             content: bytes = ray.cloudpickle.dumps(work)  # type: ignore[no-untyped-call, unused-ignore]
             driver.stdin.write(content)
             driver.stdin.flush()
         session, is_done = "", False
         try:
-            for answer in _answers(driver):
-                if isinstance(answer, Row):
-                    keep(answer)
-                elif isinstance(answer, BaseException):
-                    raise answer
-                elif answer is DONE:
+            for message in _messages(driver):
+                if isinstance(message, Row):
+                    keep(message)
+                elif isinstance(message, BaseException):
+                    raise message
+                elif message is DONE:
                     is_done = True
                 else:
-                    session = str(answer)
+                    session = str(message)
             if not is_done:
                 raise ConnectionError(
                     f"Ray ended in the middle of the run (exit code {driver.wait()}), as it does "
@@ -111,9 +103,9 @@ def run_ray(
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse an address where nobody answers: Ray itself would try for minutes."""
+    """Raise ConnectionError for an address without an answer: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():  # `auto`, `local`: Ray looks for these itself
+    if not host or not port.isdigit():  # `auto` and `local`, which Ray resolves itself
         return
     try:
         socket.create_connection((host, int(port)), PATIENCE).close()
@@ -126,7 +118,7 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def _driver(log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """The process that talks to Ray. Ctrl-C is not for it: it ends when this one wants it to."""
+    """Start the process that talks to Ray, without Ctrl-C, and end it after the block."""
     driver = subprocess.Popen(
         [sys.executable, "-c", "from headscope.run.engines.ray_driver import main; main()"],
         stdin=subprocess.PIPE,
@@ -145,35 +137,34 @@ def _driver(log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
                 pipe.close()
 
 
-def _answers(driver: subprocess.Popen[bytes]) -> Iterator[object]:
-    """What the driver sends, until it ends; the user is told when nothing comes for long."""
-    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+def _messages(driver: subprocess.Popen[bytes]) -> Iterator[object]:
+    """Yield the driver's messages until it ends; warn after a long silence."""
+    messages: queue.SimpleQueue[object] = queue.SimpleQueue()
     ended = object()
 
     def read() -> None:
         assert driver.stdout is not None
         with contextlib.suppress(EOFError, pickle.UnpicklingError, OSError, ValueError):
             while True:
-                answers.put(pickle.load(driver.stdout))
-        answers.put(ended)
+                messages.put(pickle.load(driver.stdout))
+        messages.put(ended)
 
     threading.Thread(target=read, daemon=True).start()
     while True:
         try:
-            answer = answers.get(timeout=SILENCE)
+            message = messages.get(timeout=RAY_SILENCE)
         except queue.Empty:
             warn(
-                f"Nothing has come back from Ray for {SILENCE:.0f} seconds: `ray status` says "
-                "whether its cluster runs and has cores that are free.",
+                f"Nothing has come back from Ray for {RAY_SILENCE:.0f} seconds: `ray status` says "
+                "whether its cluster runs and has cores that are free."
             )
             continue
-        if answer is ended:
+        if message is ended:
             return
-        yield answer
+        yield message
 
 
 def _last_words(log: IO[bytes]) -> str:
-    """The first line of Ray's log that says what happened."""
     log.seek(0)
     lines = log.read().decode("utf-8", "replace").splitlines()
     telling = [line for line in lines if "terminated" in line or "Failed to connect" in line]
@@ -181,7 +172,6 @@ def _last_words(log: IO[bytes]) -> str:
 
 
 def _end(driver: subprocess.Popen[bytes]) -> None:
-    """Ask the driver to end, and see to it."""
     if driver.poll() is None:
         driver.terminate()
         try:
@@ -192,8 +182,9 @@ def _end(driver: subprocess.Popen[bytes]) -> None:
 
 
 def _sweep(session: str, address: str | None) -> None:
-    """End what a driver that died left running of a Ray that it had started here: each of these
-    processes has the folder of its session among its arguments, and workers end with them.
+    """Kill the processes of a Ray that a dead driver had started here.
+
+    Each has the folder of its session among its arguments, and workers end with them.
     """
     if not session or address is not None:
         return

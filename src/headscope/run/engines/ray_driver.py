@@ -1,8 +1,8 @@
-"""The side of a run that talks to Ray, in a process of its own.
+"""The process of a run that talks to Ray.
 
-Ray ends a process that has lost its node or cluster without a Python error, so the process that the
-user is in is never Ray's: it starts this one, gives it the work through a pipe, and reads what was
-measured from another. When the pipe closes, this one ends, and Ray's processes with it.
+Ray ends a process that has lost its node or cluster without a Python error. So the user's process
+only starts this one, sends the work through a pipe, and reads sums from another.
+When the pipe closes, this process ends, and Ray's processes with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ray.data.datasource import Datasource, ReadTask
 
 from headscope.errors import HeadscopeError
 from headscope.model.model import Model
-from headscope.run.checkpoint import ShardKey, dump_measured
+from headscope.run.checkpoint import ShardKey, dump_sums
 from headscope.run.engines.processes import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard, prepare
@@ -39,10 +39,10 @@ DONE = None
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be measured, and by whom."""
+    """Model, plan and shards to measure, and the cluster for them."""
 
     model: bytes
-    """The pickled model: only actors unpack it."""
+    """Pickled model, which only actors unpickle."""
     plan: Plan
     shards: Callable[[], Iterator[Shard]]
     workers: int
@@ -51,7 +51,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Row:
-    """One shard that was measured."""
+    """A measured shard."""
 
     id: int
     documents: int
@@ -59,7 +59,7 @@ class Row:
 
 
 class _Actor:
-    """Measures shards in one of Ray's processes."""
+    """Worker in one of Ray's processes."""
 
     def __init__(self, packed: list[ray.ObjectRef[bytes]], plan: Plan) -> None:
         torch.set_num_threads(plan.settings.threads)
@@ -73,23 +73,23 @@ class _Actor:
             file = io.BytesIO()
             shard: Shard = pickle.loads(content)
             measured = measure_shard(self._model, self._plan, shard)
-            dump_measured(file, measured, ShardKey(self._plan.hash, shard.id))
+            dump_sums(file, measured, ShardKey(self._plan.hash, shard.id))
             states.append(file.getvalue())
         return {"id": list(batch["id"]), "documents": list(batch["documents"]), "states": states}
 
 
 class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
-    """The shards of a plan, read from the corpus as fast as they are measured."""
+    """Shards of a plan, read from the corpus as fast as they are measured."""
 
     def __init__(self, shards: Callable[[], Iterator[Shard]]) -> None:
         self._shards = shards
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Unknown."""
+        """Return None: the size is unknown."""
         return None
 
     def get_read_tasks(self, parallelism: int, *args: object, **options: object) -> list[ReadTask]:
-        """One task that goes through the corpus."""
+        """Return one task that reads the whole corpus."""
         shards = self._shards
         unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
 
@@ -107,9 +107,9 @@ class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
 
 
 def connect(work: Work) -> None:
-    """Join the cluster of that address, or start Ray on this machine."""
+    """Join the cluster at the address, or start Ray on this machine."""
     cores = None if work.address else max(n_cores(), work.workers * work.plan.settings.threads)
-    # Without an address Ray would look for a cluster on this machine, even one that is gone.
+    # Without an address Ray would search a cluster on this machine, even a dead one.
     ray.init(
         address=work.address or "local",
         include_dashboard=None if work.address else False,
@@ -119,7 +119,7 @@ def connect(work: Work) -> None:
 
 
 def measure_on_ray(work: Work) -> Iterator[Row]:
-    """Every shard as soon as an actor has measured it. Ray replaces actors that die."""
+    """Yield each shard when an actor has measured it. Ray replaces actors that die."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.execution_options.preserve_order = False
@@ -140,42 +140,41 @@ def measure_on_ray(work: Work) -> Iterator[Row]:
 
 
 def reason(error: BaseException) -> BaseException:
-    """What the user should see of an error that came through Ray's processes."""
+    """Return the error to show to the user for an error from Ray's processes."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, HeadscopeError):
             return cause
         cause = getattr(cause, "cause", None) or cause.__cause__
     plain = " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())
-    # A traceback that came from another process ends with what went wrong.
+    # A traceback from another process ends with the message.
     return ConnectionError(f"Ray could not go on: {plain[-400:] or type(error).__name__}")
 
 
 def main() -> None:
-    """Measure what comes in on stdin; write rows, or the error that ended the run, to stdout."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print belongs to the log
+    """Measure the work on stdin; write rows, or the error that ended the run, to stdout."""
+    messages = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # prints of libraries go to the log
     work: Work = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         connect(work)
-        _send(answers, ray.get_runtime_context().get_session_name())
+        _send(messages, ray.get_runtime_context().get_session_name())
         for row in measure_on_ray(work):
-            _send(answers, row)
-        _send(answers, DONE)
-    except Exception as error:  # Ray raises its own, of many kinds
-        _send(answers, reason(error))
+            _send(messages, row)
+        _send(messages, DONE)
+    except Exception as error:  # Ray raises many kinds of errors
+        _send(messages, reason(error))
     finally:
         ray.shutdown()
 
 
-def _send(answers: IO[bytes], answer: object) -> None:
-    pickle.dump(answer, answers)
-    answers.flush()
+def _send(pipe: IO[bytes], message: object) -> None:
+    pickle.dump(message, pipe)
+    pipe.flush()
 
 
 def _end_with_parent() -> None:
-    """When the process that started this one is gone, end as if asked to."""
     while os.read(0, 1):  # a buffered reader's lock would outlive the interpreter
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -23,7 +23,7 @@ BLOCKS = {
 Maps = dict[str, list[Tensor]]
 
 
-def official(
+def reference_maps(
     module: PreTrainedModel, inputs: Mapping[str, Any], **options: object
 ) -> tuple[Maps, Tensor]:
     """Attention maps by block, and the model's output, from eager `output_attentions`."""
