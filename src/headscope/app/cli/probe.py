@@ -158,7 +158,7 @@ def bias(
         "table": str(out / "table.csv"),
         "pronouns": table.pairs,
         "heads": [_plain(record) for record in table.records()],
-        "honest": _plain(dict(zip(("pro", "anti"), table.crossfit_accuracy, strict=True))),
+        "crossfit": _plain(dict(zip(("pro", "anti"), table.crossfit_accuracy, strict=True))),
     }
     return CommandResult(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
 
