@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from headscope.statistics.jackknife import (
     is_dominated,
     is_driven_by_one,

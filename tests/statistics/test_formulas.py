@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from headscope.statistics.jackknife import (
+    degrees_of_freedom,
+    jackknife_from_values,
+    pool,
+    ratio_jackknife,
+    scale_of,
+)
 from scipy import stats
 
 from headscope.statistics.correlation import (
@@ -22,13 +29,6 @@ from headscope.statistics.intervals import (
     mean_p,
     p_above,
     p_differs,
-)
-from headscope.statistics.jackknife import (
-    degrees_of_freedom,
-    jackknife_from_values,
-    pool,
-    ratio_jackknife,
-    scale_of,
 )
 from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 

@@ -534,8 +534,8 @@ def crossfit_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
     Each bucket is scored by the head that the other half of the buckets chose. The score is
     therefore a ratio of sums.
     """
-    right = state["right"].stack(place=("layer", "head"))
-    right = right.transpose("bucket", "place", "condition").values
+    counts = state["right"].stack(place=("layer", "head"))
+    right = counts.transpose("bucket", "place", "condition").values
     cases = state["cases"].isel(layer=0).transpose("bucket", "condition").values
     scored = np.zeros(cases.shape)
     for half in (0, 1):

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import xarray as xr
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-EffectKind = Literal["prediction", "turn"]
+COSINE_DISTANCE: Final = "cosine distance"
+EffectKind = Literal["prediction", "cosine distance"]
 HEADS = ("layer", "head")
 
 
@@ -81,7 +82,7 @@ class HeadEffects:
             coords={"layer": list(layers), "head": np.arange(without.shape[1])},
             attrs=dict(about),
         )
-        return cls("turn", data)
+        return cls(COSINE_DISTANCE, data)
 
     @property
     def block(self) -> str:
