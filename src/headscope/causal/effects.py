@@ -267,7 +267,6 @@ def effects(
             position, pair, decoder, pooling, chosen_block,
         )  # fmt: skip
         meter = Meter(len(texts) * len(sets), shown=progress)
-        advance = meter.advance
         try:
             return [
                 run.run(
