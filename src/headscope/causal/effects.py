@@ -459,7 +459,6 @@ def _shared(descriptions: Sequence[dict[str, str | int | float]]) -> dict[str, s
 def _control(
     model: Model, seed: int, real: np.ndarray, measure: Callable[[Model], np.ndarray]
 ) -> dict[str, str | int | float]:
-    """Measure the same architecture with random weights."""
     other = randomized(model, seed)
     largest = float(np.abs(measure(other)).max())
     return {

@@ -181,7 +181,7 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
         *parts,
     )
     sides = []
-    for read, real, what in ((queries, captured.queries, "queries"), (keys, captured.keys, "keys")):
+    for read, real, name in ((queries, captured.queries, "queries"), (keys, captured.keys, "keys")):
         assert real is not None
         by_part = torch.cat((read[:1], read[1:] - read[:1]))
         expected = real[0].double().cpu()
@@ -189,7 +189,7 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
         if off > SCORE_REL_TOL * max(1.0, float(expected.abs().max())):
             raise refusal(
                 model,
-                f"the {what} of layer {site.layer} are not affine in its input (a norm on them?): "
+                f"the {name} of layer {site.layer} are not affine in its input (a norm on them?): "
                 f"the parts miss them by {off:.2g}",
             )
         sides.append(by_part)

@@ -266,7 +266,6 @@ def check_importance(
 def _choose_heads(
     model: Model, heads: Sequence[tuple[int, int]] | int | None, seed: int
 ) -> tuple[tuple[int, int], ...]:
-    """Return the heads to check, by layer."""
     if heads is None or isinstance(heads, int):
         if heads is not None and heads < 1:
             raise InputError(f"heads={heads}; expected at least 1 head of each layer.")
@@ -309,9 +308,9 @@ class _RemovalRun:
         try:
             for members in self.encoder.batches(documents):
                 inputs, batch = self.encoder.batch(members)
-                posed, labels = question(self.model, inputs, batch, self.seed, self.target)
-                arrays = self._gradients(posed, labels, batch)
-                arrays["rises"] = self._rises(posed, labels, batch, meter)
+                questions, labels = question(self.model, inputs, batch, self.seed, self.target)
+                arrays = self._gradients(questions, labels, batch)
+                arrays["rises"] = self._rises(questions, labels, batch, meter)
                 arrays["sources"] = np.array([d.part_of or d.id for d in batch.documents])
                 for name, array in arrays.items():
                     arrays_by_name.setdefault(name, []).append(array)
@@ -322,7 +321,7 @@ class _RemovalRun:
         )
 
     def _gradients(
-        self, posed: dict[str, Tensor], labels: Tensor, batch: Batch
+        self, questions: dict[str, Tensor], labels: Tensor, batch: Batch
     ) -> dict[str, np.ndarray]:
         """Return sums of gradients and attention (`document head class`), and the losses."""
         metrics = (
@@ -345,20 +344,20 @@ class _RemovalRun:
                     columns = self.columns if part.ndim == 3 else [0]
                     sums[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()
 
-        with with_loss(self.model, posed, labels, self.scalar) as (losses, backward):
+        with with_loss(self.model, questions, labels, self.scalar) as (losses, backward):
             with_losses = replace(batch, losses=losses)
             backward(read_layer)
         return {**sums, "losses": losses}
 
     def _rises(
-        self, posed: dict[str, Tensor], labels: Tensor, batch: Batch, meter: Meter
+        self, questions: dict[str, Tensor], labels: Tensor, batch: Batch, meter: Meter
     ) -> np.ndarray:
         """Return `document head class level`: the rise of each document's loss."""
         classes = batch.key_sequences(self.model.info.blocks[0]).classes
         assert classes is not None
         layers = layer_modules(self.model)
         with recorded(layers) as kept:
-            before = self._losses(posed, labels)
+            before = self._losses(questions, labels)
         rises = np.zeros((len(batch), len(self.heads), len(self.columns), len(self.levels)))
         for row, (layer, head) in enumerate(self.heads):
             for cell, (column, level) in enumerate(product(self.columns, self.levels)):
@@ -373,7 +372,7 @@ class _RemovalRun:
                     renormalized=self.renormalized,
                 )
                 with self.model.edit(edit), replayed(layers, kept, layer):
-                    after = self._losses(posed, labels)
+                    after = self._losses(questions, labels)
                 rises[:, row].reshape(len(batch), -1)[:, cell] = after - before
             meter.advance(len(batch))
         return rises

@@ -119,16 +119,16 @@ def prune_heads(
     model = as_model(model)
     corpus = as_corpus(corpus)
     block = model.wiring.main_block()
-    listed = _order(model, order)
-    numbers = np.unique(np.linspace(0, len(listed), whole_number("steps", steps) + 1).round())
+    removed = _order(model, order)
+    numbers = np.unique(np.linspace(0, len(removed), whole_number("steps", steps) + 1).round())
     counts = [int(n) for n in numbers if n > 0]
-    sets = [tuple(sorted(listed[:n])) for n in counts]
+    sets = [tuple(sorted(removed[:n])) for n in counts]
     replacement = make_replacement(model, ablation, reference, block)
     measured = effects_on_loss(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
     whole = float(measured.attributes["with"])
-    last = [f"L{layer} H{head}" for layer, head in (listed[n - 1] for n in counts)]
+    last = [f"L{layer} H{head}" for layer, head in (removed[n - 1] for n in counts)]
     rise = np.concatenate(([0.0], measured.mean))
     low, high = (np.concatenate(([0.0], bound)) for bound in measured.intervals[:2])
     return xr.Dataset(
@@ -139,7 +139,7 @@ def prune_heads(
             "rise_high": ("removed", high),
         },
         coords={"removed": [0, *counts], "head": ("removed", ["", *last])},
-        attrs={**measured.attributes, "ablation": ablation, "heads": len(listed)},
+        attrs={**measured.attributes, "ablation": ablation, "heads": len(removed)},
     )
 
 
@@ -148,9 +148,9 @@ def _order(model: Model, order: xr.DataArray | Sequence[tuple[int, int]]) -> lis
         if order.dims != ("layer", "head"):
             raise InputError(f"order has axes {order.dims}; expected effects over layer and head.")
         order = [(layer, head) for layer, head, _ in reversed(rank(order))]
-    listed = list(order)
-    sets = head_sets(model, listed, model.wiring.main_block())
-    if len(sets) < len(listed) or any(len(heads) > 1 for heads in sets):
+    removed = list(order)
+    sets = head_sets(model, removed, model.wiring.main_block())
+    if len(sets) < len(removed) or any(len(heads) > 1 for heads in sets):
         raise InputError("order should name each head to remove once, in pairs of layer and head.")
     return [head for (head,) in sets]
 
@@ -206,6 +206,6 @@ def _documents(
         if not can_ask(model, encoded):
             continue
         inputs, batch = encoder.batch([encoded])
-        posed, labels = question(model, inputs, batch, seed)
+        questions, labels = question(model, inputs, batch, seed)
         document = encoded.numbered[1]
-        yield document.part_of or document.id, posed, torch.as_tensor(labels)
+        yield document.part_of or document.id, questions, torch.as_tensor(labels)

@@ -76,16 +76,16 @@ def patch(
     """
     model = as_model(model)
     chosen = model.wiring.main_block() if block is None else block
-    listed = _checked(pairs)
-    targets = one_each("pairs", len(listed), target, "target")
-    foils = one_each("pairs", len(listed), foil, "foil")
+    text_pairs = _checked(pairs)
+    targets = one_each("pairs", len(text_pairs), target, "target")
+    foils = one_each("pairs", len(text_pairs), foil, "foil")
     sets = head_sets(model, None, chosen)
     exact_sets = None if heads is None else head_sets(model, heads, chosen)
     if any(len(members) > 1 for members in exact_sets or ()):
         raise InputError(f"heads={heads!r}; patching is of single heads: pairs of layer and head.")
     prepared = [
         _prepare(model, texts, answer, other, position, chosen)
-        for texts, answer, other in zip(listed, targets, foils, strict=True)
+        for texts, answer, other in zip(text_pairs, targets, foils, strict=True)
     ]
     gaps = np.array([pair.gap for pair in prepared])
     if not np.abs(gaps).sum() > 0:
@@ -122,12 +122,12 @@ def patch(
         coords={
             "layer": layers,
             "head": np.arange(n_heads),
-            "pair": [" / ".join(pair) for pair in listed],
+            "pair": [" / ".join(pair) for pair in text_pairs],
         },
         attrs={
             "model": model.name,
             "block": chosen,
-            "pairs": len(listed),
+            "pairs": len(text_pairs),
             "number": "logit(target) − logit(foil)",
             "targets": " | ".join(dict.fromkeys(pair.answer.names[0] for pair in prepared)),
             "foils": " | ".join(dict.fromkeys(pair.answer.names[1] for pair in prepared)),
@@ -248,11 +248,11 @@ def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Te
 
 def _checked(pairs: TextPairs) -> list[tuple[str, str]]:
     expect("pairs", pairs, Iterable, "pairs of texts")
-    listed = list(pairs)
-    if not listed:
+    text_pairs = list(pairs)
+    if not text_pairs:
         raise InputError("There are no pairs: give at least one pair of texts.")
-    for pair in listed:
+    for pair in text_pairs:
         is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
         if not is_pair or not all(isinstance(text, str) for text in pair):
             raise InputError(f"{pair!r:.80} is not a pair of texts.")
-    return [(first, second) for first, second in listed]
+    return [(first, second) for first, second in text_pairs]

@@ -200,13 +200,13 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
 
 
 def find_norm(
-    model: Model, stream: Stream, given: Tensor, returned: Tensor, place: str
+    model: Model, stream: Stream, source: Tensor, returned: Tensor, place: str
 ) -> tuple[Norm | None, Tensor]:
     """Return the norm between two tensors of a pass and its output (`position unit`).
 
     The norm is None if the tensors are equal.
     """
-    entering, leaving = _rows(given), _rows(returned)
+    entering, leaving = _rows(source), _rows(returned)
     if entering.shape == leaving.shape and _is_close(entering, leaving):
         return None, leaving
     for call in stream.calls:
@@ -321,11 +321,11 @@ def attribute(
         constant = sum(sign * float(bias[token].detach()) for token, sign in signs.items())
     parts = stream.values[:, index]
     if norm is None:
-        written = parts @ direction
+        contributions = parts @ direction
     else:
-        written = norm.frozen(parts, stream.after[index]) @ direction
+        contributions = norm.frozen(parts, stream.after[index]) @ direction
         constant += float(norm.bias @ direction)
-    values = np.append(written.numpy(), constant)
+    values = np.append(contributions.numpy(), constant)
     value = sum(sign * float(logits[index, token]) for token, sign in signs.items())
     difference = abs(float(values.sum()) - value)
     if difference > STREAM_REL_TOL * max(1.0, float(logits[index].abs().max())):

@@ -41,8 +41,8 @@ def probe_figure(table: ProbeTable) -> Figure:
             axes.plot([low, high], [y, y], color=BLUE, linewidth=1, alpha=0.6, zorder=2)
             axes.plot(100 * row.accuracy, y, "o", color=BLUE, markersize=4, zorder=4)
             axes.plot(
-                100 * row.crossfit_accuracy, y, "o", color=BLUE, markersize=6.5, markerfacecolor="none",
-                zorder=3,
+                100 * row.crossfit_accuracy, y, "o", color=BLUE, markersize=6.5,
+                markerfacecolor="none", zorder=3,
             )  # fmt: skip
             for name, value in row.baselines.items():
                 axes.plot(100 * value, y, MARKS[name], color=ORANGE, markersize=6, zorder=3)

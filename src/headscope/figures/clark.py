@@ -323,7 +323,6 @@ def _hide_axes(axes: Axes) -> None:
 
 
 def _areas(heads: HeadMap) -> np.ndarray:
-    """Return the area of each point, in square points."""
     sizes = heads.effect_sizes()
     if sizes is None:
         return np.full(heads.data.sizes["at"], float(AREA))
@@ -331,7 +330,6 @@ def _areas(heads: HeadMap) -> np.ndarray:
 
 
 def _size_legend(axes: Axes, heads: HeadMap) -> None:
-    """Add the smallest and the largest point to the legend."""
     largest = heads.largest_effect
     if largest is not None:
         for value, area in zip((0.0, largest), AREAS, strict=True):

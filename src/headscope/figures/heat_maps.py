@@ -50,7 +50,6 @@ def heat_map(values: xr.DataArray) -> Figure:
 
 
 def _cell_size(values: xr.DataArray) -> float:
-    """Return the inches of a head."""
     return 0.24 if values.sizes["layer"] <= 16 else 0.15
 
 

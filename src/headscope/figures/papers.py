@@ -174,13 +174,13 @@ def save_figures(
         figure = draw(result, EXEMPLARS, layer=layer, head=head)
         drawn[f"{EXEMPLARS}-L{layer}-H{head}"] = figure
     target.mkdir(parents=True, exist_ok=True)
-    written = []
+    files = []
     for name, figure in drawn.items():
         with styled():
             figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the layout is fixed: compute it once for all formats
-        written += [save_figure(figure, target / f"{name}.{suffix}") for suffix in formats]
-    return written
+        files += [save_figure(figure, target / f"{name}.{suffix}") for suffix in formats]
+    return files
 
 
 def _all_possible(result: Result) -> dict[str, Figure]:
@@ -202,12 +202,10 @@ def _all_possible(result: Result) -> dict[str, Figure]:
 
 
 def _user_metrics(result: Result) -> set[str]:
-    """Return the names of metrics that the user defined."""
     return {str(m["name"]) for m in result.provenance.get("metrics", ()) if "own_class" in m}
 
 
 def _unknown(name: str, result: Result) -> UnknownName:
-    """Return the error for an unknown figure."""
     if name == "clark-5":
         return UnknownName(
             "Clark et al.'s Figure 5 shows sentences, which a result does not hold: "
@@ -224,7 +222,6 @@ def _unknown(name: str, result: Result) -> UnknownName:
 
 
 def _check_options(name: str, figure: PaperFigure, options: dict[str, object]) -> None:
-    """Raise InputError for unknown or missing options."""
     parameters = list(inspect.signature(figure.draw).parameters.values())[1:]
     names = [parameter.name for parameter in parameters]
     for option in options:

@@ -31,7 +31,7 @@ HEAT = "Blues"
 MISSING = "#EEEEEE"
 DASHED, DASHED_SHORT = (0, (4, 3)), (0, (3, 2))
 
-_STYLE: Any = {
+_RC_PARAMS: Any = {
     "font.size": 8,
     "axes.titlesize": 9,
     "axes.labelsize": 8,
@@ -60,7 +60,7 @@ FONTS = ("Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")
 @contextmanager
 def styled() -> Iterator[None]:
     """Apply headscope's matplotlib style within the block."""
-    with mpl.rc_context({**_STYLE, "font.family": _fonts()}):
+    with mpl.rc_context({**_RC_PARAMS, "font.family": _fonts()}):
         yield
 
 

@@ -109,9 +109,9 @@ class AttentionReader:
                 words = align_array(_offsets(stack.offsets), document.spans)
                 content.update(repr(sorted(encoded.inputs.items())).encode())
                 content.update(f"{len(document)} {words.tolist()}".encode())
-                has = np.zeros(len(document), dtype=bool)
-                has[words[(words >= 0) & ~np.array(stack.special, dtype=bool)]] = True
-                has_tokens.append(has)
+                covered = np.zeros(len(document), dtype=bool)
+                covered[words[(words >= 0) & ~np.array(stack.special, dtype=bool)]] = True
+                has_tokens.append(covered)
                 tokens += len(stack)
                 truncated += encoded.n_cut > 0
         return Surveyed(tuple(has_tokens), tokens, truncated, content.hexdigest())

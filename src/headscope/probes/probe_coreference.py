@@ -145,8 +145,8 @@ def probe_bias(
     Raises:
         InputError: the corpora are not pairs, or no pronoun has two candidates.
     """
-    both = [as_corpus(corpus, "document") for corpus in (pro, anti)]
-    paired = pair_documents(*both)
+    corpora = [as_corpus(corpus, "document") for corpus in (pro, anti)]
+    paired = pair_documents(*corpora)
     pronouns = (a for document in paired for a in anaphors(document) if a.mention.kind == "pronoun")
     if not any(all(rivals(anaphor)) for anaphor in pronouns):
         raise InputError(

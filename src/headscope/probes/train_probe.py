@@ -352,7 +352,7 @@ def _examples(
     source: AttentionSource | None,
 ) -> TreebankExamples:
     pairs = zip(treebank.documents, surveyed.has_tokens, strict=True)
-    parents = [targets(document, has) for document, has in pairs]
+    parents = [targets(document, has_tokens) for document, has_tokens in pairs]
     rows = array = None
     if words is not None:
         vocabulary = sorted({word for document in treebank.documents for word in document.words})

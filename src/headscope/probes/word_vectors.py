@@ -77,7 +77,7 @@ class WordVectors:
         return self.rows.get(word.lower(), -1) if row is None else row
 
     def knows(self, word: str) -> bool:
-        """Whether the word has a vector."""
+        """Return True if the word has a vector."""
         return self.row(word) >= 0
 
     def of(self, words: Iterable[str]) -> np.ndarray:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-SPACE = "\u00a0"
-LABELS: Mapping[str, Mapping[str, str]] = {
+NO_BREAK_SPACE = "\u00a0"
+LABEL_NAMES: Mapping[str, Mapping[str, str]] = {
     "parent": {
         "query": "the query is the parent",
         "key": "the key is the parent",
@@ -57,7 +57,7 @@ class VariableDisplay:
 
     @property
     def is_share(self) -> bool:
-        """Whether values are printed in percent."""
+        """True if values are printed in percent."""
         return self.format.endswith("%")
 
     def show(self, value: float) -> str:
@@ -66,8 +66,8 @@ class VariableDisplay:
             return "–"
         number = f"{value:{self.format}}".replace("-", "−")
         if self.is_share:
-            return f"{number.removesuffix('%')}{SPACE}%"
-        return f"{number}{SPACE}{self.units}" if self.units else number
+            return f"{number.removesuffix('%')}{NO_BREAK_SPACE}%"
+        return f"{number}{NO_BREAK_SPACE}{self.units}" if self.units else number
 
 
 def display_of(array: xr.DataArray | xr.Variable, name: str | None = None) -> VariableDisplay:
@@ -106,10 +106,10 @@ def _order(value: object) -> int:
 
 
 def is_shown(array: xr.DataArray | xr.Variable) -> bool:
-    """Whether a variable has its own heading; counts, intervals and means have none."""
+    """Return True if a variable has its own heading, unlike counts, intervals and means."""
     return "title" in array.attrs
 
 
 def label_of(dim: str, label: object) -> str:
     """Return the display name of an axis label."""
-    return LABELS.get(dim, {}).get(str(label), str(label))
+    return LABEL_NAMES.get(dim, {}).get(str(label), str(label))

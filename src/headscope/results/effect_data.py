@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
-from headscope.results.result import Result
+from headscope.results.result import HEADS, Result
 from headscope.results.table import latex_table
 from headscope.text.tokens import Tokens
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 COSINE_DISTANCE: Final = "cosine distance"
 EffectKind = Literal["prediction", "cosine distance"]
-HEADS = ("layer", "head")
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,7 @@ def named_blocks(
 
 
 def is_stepwise(attention: object) -> TypeGuard[Sequence[Sequence[object]]]:
-    """Whether the value is that of `generate(output_attentions=True)`: layers for each step."""
+    """Return True for the value of `generate(output_attentions=True)`: layers for each step."""
     if not isinstance(attention, Sequence) or not attention:
         return False
     step = attention[0]
@@ -135,7 +135,7 @@ def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.nda
 
 
 def looks_causal(weights: np.ndarray) -> bool:
-    """Whether attention (`layer head query key`) to later tokens is 0 everywhere."""
+    """Return True if attention (`layer head query key`) to later tokens is 0 everywhere."""
     return weights.shape[-1] > 1 and not np.triu(np.nan_to_num(weights), 1).any()
 
 

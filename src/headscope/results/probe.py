@@ -168,7 +168,7 @@ class ProbeExample:
 
     @property
     def is_right(self) -> bool:
-        """Whether all arcs are right."""
+        """True if all arcs are right."""
         return all(arc.is_right for arc in self.arcs)
 
 

@@ -288,7 +288,6 @@ class Result:
 
     @property
     def _measured(self) -> list[str]:
-        """Variables without those derived from them."""
         names = map(str, self.dataset.data_vars)
         derived = ("_interval", "_n_eff", "_count", "_by_layer", "_mean")
         return [name for name in names if not name.endswith(derived)]

@@ -647,7 +647,7 @@ def weigh_trace(trace: Trace) -> Trace:
 
 
 def is_weighed(trace: Trace) -> bool:
-    """Whether the trace has norm-weighted attention."""
+    """Return True for norm-weighted attention."""
     return trace.provenance.get("over") == "norm"
 
 
@@ -663,6 +663,6 @@ def _weighed(block: Block) -> Block:
     total = moved.sum(-1, keepdims=True)
     weights = np.divide(moved, total, out=np.zeros_like(moved), where=total > 0)
     # Scores, queries and keys explain plain attention only.
-    kept = [name for name in ("attention", "lengths") if name in block.data]
-    data = block.data[kept].assign(attention=(attention.dims, weights))
+    variables = [name for name in ("attention", "lengths") if name in block.data]
+    data = block.data[variables].assign(attention=(attention.dims, weights))
     return replace(block, data=data)

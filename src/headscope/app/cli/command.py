@@ -105,7 +105,7 @@ def register(
         app: parent: `headscope`, or `headscope probe`.
         command: function whose parameters are the options. A dataclass parameter stands for the
             fields of its class.
-        example: call shown below the help, without `headscope`.
+        example: call all_parameters below the help, without `headscope`.
         name: name of the command; by default the function's name.
     """
     parameters = _parameters(command)
@@ -129,19 +129,19 @@ def register(
         elif result.text:
             typer.echo(result.text)
 
-    shown: list[inspect.Parameter] = []
+    all_parameters: list[inspect.Parameter] = []
     for each in parameters:
-        shown += _parameters(each.annotation) if each.name in records else [each]
-    common = _COMMON | (_LOADING if any(each.name == "device" for each in shown) else {})
-    shown += [
+        all_parameters += _parameters(each.annotation) if each.name in records else [each]
+    common = _COMMON | (_LOADING if any(each.name == "device" for each in all_parameters) else {})
+    all_parameters += [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
         for key, kind in common.items()
     ]
     signature = inspect.Signature(
-        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in all_parameters]
     )
     run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in shown}
+    run.__annotations__ = {each.name: each.annotation for each in all_parameters}
     run.__doc__ = command.__doc__
     title = name or command.__name__.replace("_", "-")
     app.command(title, epilog=f"Example: headscope {example}")(run)

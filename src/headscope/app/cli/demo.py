@@ -50,9 +50,9 @@ def make_demo_page(stories: Mapping[str, str], report: str) -> str:
         stories: file and title of each story.
         report: file of the report.
     """
-    listed = [(html.escape(page), html.escape(title)) for page, title in stories.items()]
-    links = "\n".join(f'<a href="{page}" target="story">{title}</a>' for page, title in listed)
-    first, title = listed[0]
+    escaped = [(html.escape(page), html.escape(title)) for page, title in stories.items()]
+    links = "\n".join(f'<a href="{page}" target="story">{title}</a>' for page, title in escaped)
+    first, title = escaped[0]
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -139,7 +139,7 @@ JOBS = (
         ),
     ),
 )
-MIN_CASES = 20
+MIN_RELATION_WORDS = 20
 """Minimum words of a relation: the usual limit is too high for the bundled corpus."""
 N_SEGMENTS = 8
 """Segments for importance, whose backward passes take longest."""
@@ -181,8 +181,8 @@ def demo(
             )
         pages[results[job.alias][0].model] = page.name
     with _phase("the report"):
-        everything = [result for job in JOBS for result in results[job.alias]]
-        report = hs.report(everything, out / "report.html", pages=pages)
+        all_results = [result for job in JOBS for result in results[job.alias]]
+        report = hs.report(all_results, out / "report.html", pages=pages)
     index = out / "index.html"
     stories = {f"{job.alias}.html": job.title for job in JOBS}
     with atomic_path(index) as path:
@@ -201,7 +201,6 @@ def demo(
 
 
 def _phase(name: str) -> AbstractContextManager[None]:
-    """Show a line with a clock on a terminal during the block."""
     from headscope.run.progress import phase
 
     return phase(name, settings.progress)
@@ -260,7 +259,7 @@ class _ModelRuns:
         sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
         return [
             self._run("metrics", hs.analyze, sentences, ["all", "js"]),
-            self._run("dependencies", hs.probe_dependencies, sentences, MIN_CASES),
+            self._run("dependencies", hs.probe_dependencies, sentences, MIN_RELATION_WORDS),
             self._run("coreference", hs.probe_coreference, documents),
         ]
 

@@ -146,7 +146,6 @@ def _behaviors(heads: HeadMap) -> dict[str, list[str]]:
 
 
 def _clusters(heads: HeadMap) -> list[_Cluster]:
-    """Return the clusters by number."""
     clusters: dict[int, Counter[int]] = {}
     numbers, layers = (heads.data[name].values.tolist() for name in ("cluster", "layer"))
     for number, layer in zip(numbers, layers, strict=True):

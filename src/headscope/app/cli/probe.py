@@ -192,7 +192,7 @@ def _examples(result: Result, model: Model, corpus: Corpus, out: Path) -> list[P
 
 
 RANDOM_WEIGHTS = "control"
-PROBE_KINDS: dict[str, Kind] = {
+SCORER_KINDS: dict[str, Kind] = {
     RANDOM_WEIGHTS: "attention+words",
     "distance+words": "distance+words",
     "attention": "attention",
@@ -243,7 +243,7 @@ def combined(
         for name, n in ((train, sample), (dev, dev_sample))
     )
     words = None if chosen == ["attention"] else load_vectors(vectors)
-    where = False if stream else True if cache is None else cache
+    store = False if stream else True if cache is None else cache
     probes: dict[str, Probe] = {}
     files: dict[str, str] = {}
     for name in chosen:
@@ -251,14 +251,14 @@ def combined(
             loaded,
             learned,
             scored,
-            PROBE_KINDS[name],
+            SCORER_KINDS[name],
             seed=seed,
             vectors=words,
             control=name == RANDOM_WEIGHTS,
             epochs=epochs,
             over=over,
             max_tokens=max_tokens,
-            cache=where,
+            cache=store,
             progress=settings.progress,
         )
         path = out / f"probe-{name.replace('+', '-')}.nc"
@@ -274,11 +274,11 @@ def combined(
 def _chosen_kinds(kinds: str) -> list[str]:
     from headscope.errors import UnknownName
 
-    names = list(PROBE_KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
+    names = list(SCORER_KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
     for name in names:
-        if name not in PROBE_KINDS:
-            raise UnknownName.of("kind of probe", name, PROBE_KINDS)
-    return [name for name in PROBE_KINDS if name in names]
+        if name not in SCORER_KINDS:
+            raise UnknownName.of("kind of probe", name, SCORER_KINDS)
+    return [name for name in SCORER_KINDS if name in names]
 
 
 def _row(probe: Probe) -> dict[str, float | list[float]]:
@@ -304,10 +304,10 @@ def _baseline(probe: Probe) -> dict[str, float]:
 def _table(model: str, probes: dict[str, Probe]) -> str:
     """Return Clark et al.'s Table 3 as text, in the paper's order."""
     first = next(iter(probes.values()))
-    about, words = first.provenance, first.scores["words"].values
+    provenance, words = first.provenance, first.scores["words"].values
     lines = [
-        f"{model}: parents found (UAS, %) for {words[0]:,} words of {about['dev']['sentences']:,} "
-        f"sentences, after {about['train']['sentences']:,} sentences",
+        f"{model}: parents found (UAS, %) for {words[0]:,} words of "
+        f"{provenance['dev']['sentences']:,} sentences, after {provenance['train']['sentences']:,} sentences",
         f"  {'':<24} {'greedy':>6}  {'95 % interval':<13}  {'tree':>5}  "
         "with punctuation: greedy  tree",
     ]

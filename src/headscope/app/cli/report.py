@@ -38,6 +38,6 @@ def report(
     with phase("importing libraries", settings.progress):
         write = hs.report
     with phase(f"writing {out}", settings.progress):
-        written = write(find_runs(runs), out, title=title, pages=pages)
-    size = written.stat().st_size
-    return CommandResult({"report": str(written), "bytes": size}, str(written))
+        file = write(find_runs(runs), out, title=title, pages=pages)
+    size = file.stat().st_size
+    return CommandResult({"report": str(file), "bytes": size}, str(file))

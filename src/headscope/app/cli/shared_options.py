@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headscope.run.options import RunOptions
     from headscope.text.corpus import Corpus
 
-Unit = Literal["sentence", "paragraph", "document"]
+UnitName = Literal["sentence", "paragraph", "document"]
 
 CorpusOption = Annotated[
     str, typer.Argument(help="A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'.")
@@ -35,7 +35,7 @@ ModelOption = Annotated[str, typer.Option(help="Packaged model, folder or hub id
 DeviceOption = Annotated[
     str | None, typer.Option(help="Where to run the model: cpu, cuda, cuda:1, mps.")
 ]
-UnitOption = Annotated[Unit, typer.Option(help="What counts as one document.")]
+UnitOption = Annotated[UnitName, typer.Option(help="What counts as one document.")]
 SampleOption = Annotated[int | None, typer.Option(min=1, help="Draw this many random documents.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 SegmentsOption = Annotated[
@@ -112,7 +112,7 @@ class CorpusRunOptions(EngineOptions):
 
         return load_model(self.model, self.device)
 
-    def open_corpus(self, name: str, unit: Unit = "sentence") -> Corpus:
+    def open_corpus(self, name: str, unit: UnitName = "sentence") -> Corpus:
         """Read the corpus, or a sample of it."""
         return open_corpus(
             name, unit=unit, sample=self.sample, seed=self.seed, on_error=self.on_error
@@ -122,7 +122,7 @@ class CorpusRunOptions(EngineOptions):
 def open_corpus(
     name: str,
     *,
-    unit: Unit = "sentence",
+    unit: UnitName = "sentence",
     sample: int | None = None,
     seed: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
@@ -165,8 +165,8 @@ def open_results(paths: list[Path]) -> list[Result]:
     for path in find_runs(paths):
         opened = hs.open(path)
         if not isinstance(opened, Result):
-            what = "a trained probe" if isinstance(opened, Probe) else "a trace of one input"
-            raise InputError(f"{str(path)!r} holds {what}; expected a run over a corpus.")
+            content = "a trained probe" if isinstance(opened, Probe) else "a trace of one input"
+            raise InputError(f"{str(path)!r} holds {content}; expected a run over a corpus.")
         results.append(opened)
     models = sorted({result.model for result in results})
     if len(models) > 1:

@@ -34,7 +34,7 @@ def view(
         bool | None,
         typer.Option(
             help="Put queries, keys and values of all layers into the page, or of none; by "
-            "default of the first layer shown.",
+            "default of the first layer weighted.",
             show_default=False,
         ),
     ] = None,
@@ -69,9 +69,9 @@ def view(
         ]
     with phase(f"writing {out}", settings.progress):
         results = open_results(evidence) if evidence else None
-        shown = tuple(trace.norm_weighted() if over == "norm" else trace for trace in traces)
+        weighted = tuple(trace.norm_weighted() if over == "norm" else trace for trace in traces)
         hs.save_page(
-            [shown[0] if compare is None else shown], out, neurons=neurons, evidence=results
+            [weighted[0] if compare is None else weighted], out, neurons=neurons, evidence=results
         )
     return CommandResult({"page": str(out), "tokens": len(traces[0].tokens)}, str(out))
 

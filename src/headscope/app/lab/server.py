@@ -66,9 +66,11 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
 
     async def trace(request: Request) -> Response:
         body = await _body(request, service.limits.body)
-        wanted = read_trace_request(body, service.models)
-        await asyncio.to_thread(check_length, wanted, service.models[wanted.model], service.limits)
-        job = partial(service.trace, reader_of(request.headers), wanted)
+        trace_request = read_trace_request(body, service.models)
+        await asyncio.to_thread(
+            check_length, trace_request, service.models[trace_request.model], service.limits
+        )
+        job = partial(service.trace, reader_of(request.headers), trace_request)
         return JSONResponse(await run(request, job, service.limits.seconds))
 
     def ask(kind: str) -> Callable[[Request], Awaitable[Response]]:
