@@ -307,7 +307,8 @@ def _table(model: str, probes: dict[str, Probe]) -> str:
     provenance, words = first.provenance, first.scores["words"].values
     lines = [
         f"{model}: parents found (UAS, %) for {words[0]:,} words of "
-        f"{provenance['dev']['sentences']:,} sentences, after {provenance['train']['sentences']:,} sentences",
+        f"{provenance['dev']['sentences']:,} sentences, "
+        f"after {provenance['train']['sentences']:,} sentences",
         f"  {'':<24} {'greedy':>6}  {'95 % interval':<13}  {'tree':>5}  "
         "with punctuation: greedy  tree",
     ]
