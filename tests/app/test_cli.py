@@ -146,8 +146,8 @@ def test_demo_ends_on_one_page(
         return whole("document").sample(1).by(unit)
 
     monkeypatch.setattr(hs, "demo_corpus", part)
-    monkeypatch.setattr("headscope.app.cli.demo.FEW", 1)
-    monkeypatch.setattr("headscope.app.cli.demo.DRAWN", 2)
+    monkeypatch.setattr("headscope.app.cli.demo.MIN_RELATION_WORDS", 1)
+    monkeypatch.setattr("headscope.app.cli.demo.N_SEGMENTS", 2)
     folder = tmp_path / "deep" / "demo"
     assert run("demo", "-o", str(folder), "--workers", "1", "--quiet", "--json") == 0
     answer = json.loads(capsys.readouterr().out)

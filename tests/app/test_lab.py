@@ -26,13 +26,13 @@ EMPTY: dict[str, Any] = {}
 
 
 @pytest.fixture
-def desk(tiny_bert: Model, tiny_llama: Model) -> LabService:
+def service(tiny_bert: Model, tiny_llama: Model) -> LabService:
     return LabService({"bert": tiny_bert, "llama": tiny_llama}, "the cat <b>", Limits(tokens=40))
 
 
 @pytest.fixture
-def lab(desk: LabService) -> Iterator[Lab]:
-    with TestClient(make_lab(desk, token=TOKEN), "http://127.0.0.1") as client:
+def lab(service: LabService) -> Iterator[Lab]:
+    with TestClient(make_lab(service, token=TOKEN), "http://127.0.0.1") as client:
         client.get("/", params={"token": TOKEN})
         yield client
 
@@ -50,10 +50,10 @@ def refused(lab: Lab, path: str, body: Any) -> str:
     return str(answer.json()["error"])
 
 
-def test_the_token_is_exchanged_for_a_cookie(desk: LabService) -> None:
-    with TestClient(make_lab(desk, token=TOKEN), "http://127.0.0.1") as stranger:
+def test_the_token_is_exchanged_for_a_cookie(service: LabService) -> None:
+    with TestClient(make_lab(service, token=TOKEN), "http://127.0.0.1") as stranger:
         assert stranger.get("/").status_code == 403
-        assert stranger.post("/trace", json=EMPTY).json()["error"].startswith("Open the address")
+        assert stranger.post("/trace", json=EMPTY).json()["error"].startswith("This lab requires")
         assert stranger.get("/", params={"token": "another"}).status_code == 403
         first = stranger.get("/", params={"token": TOKEN}, follow_redirects=False)
         assert (first.status_code, first.headers["location"]) == (303, "/")
@@ -169,8 +169,8 @@ def test_two_texts_are_compared(lab: Lab) -> None:
     assert header["examples"] == [{"title": "the cat sat", "traces": [0, 1]}]
 
 
-def test_readers_stay_apart(desk: LabService) -> None:
-    app = make_lab(desk, token=TOKEN)
+def test_readers_stay_apart(service: LabService) -> None:
+    app = make_lab(service, token=TOKEN)
     with TestClient(app, "http://127.0.0.1") as one, TestClient(app, "http://127.0.0.1") as other:
         for client in (one, other):
             client.get("/", params={"token": TOKEN})
@@ -181,8 +181,8 @@ def test_readers_stay_apart(desk: LabService) -> None:
         assert "does not keep this text" in said.json()["error"]
 
 
-def test_readers_stay_apart_without_a_token(desk: LabService) -> None:
-    app = make_lab(desk)
+def test_readers_stay_apart_without_a_token(service: LabService) -> None:
+    app = make_lab(service)
     with TestClient(app, "http://127.0.0.1") as one, TestClient(app, "http://127.0.0.1") as other:
         for client in (one, other):
             assert "HttpOnly" in client.get("/").headers["set-cookie"]
@@ -192,22 +192,22 @@ def test_readers_stay_apart_without_a_token(desk: LabService) -> None:
         assert other.post("/neurons", json=place).status_code == 410
 
 
-def test_old_traces_are_forgotten(lab: Lab, desk: LabService) -> None:
+def test_old_traces_are_forgotten(lab: Lab, service: LabService) -> None:
     first = traced(lab, {"text": "the cat"})["id"]
-    for _ in range(desk.limits.kept):
+    for _ in range(service.limits.kept):
         traced(lab, {"text": "the dog"})
     assert lab.post("/neurons", json={"id": first, "trace": 0, "layer": 0}).status_code == 410
-    assert len(desk.shelf) == desk.limits.kept
+    assert len(service.store) == service.limits.kept
 
 
 def test_the_shelf_holds_no_more_than_it_may(tiny_llama: Model) -> None:
     from headscope.app.lab.service import TraceStore
 
     trace = tiny_llama.trace("the cat sat")
-    shelf = TraceStore(Limits(bytes_kept=3 * trace.main.data.nbytes, kept=100))
+    store = TraceStore(Limits(bytes_kept=3 * trace.main.data.nbytes, kept=100))
     for number in range(9):
-        shelf.add(f"reader {number}", [trace])
-    assert shelf.size <= 3 * trace.main.data.nbytes
+        store.add(f"reader {number}", [trace])
+    assert store.size <= 3 * trace.main.data.nbytes
 
 
 ONE = {"text": "the cat"}
@@ -262,21 +262,23 @@ def test_a_long_text_is_refused_before_it_is_run(lab: Lab, monkeypatch: pytest.M
     monkeypatch.setattr(LabService, "trace", lambda *_: pytest.fail("the model was run"))
     began = time.monotonic()
     text = "the cat sat on the mat . " * 200
-    wish = {"model": "bert", "inputs": [{"text": text}]}
-    assert "tokens; this lab" in refused(lab, "/trace", wish)
+    request = {"model": "bert", "inputs": [{"text": text}]}
+    assert "tokens; this lab" in refused(lab, "/trace", request)
     assert time.monotonic() - began < 2
 
 
 def test_strangers_are_turned_away(lab: Lab) -> None:
     """Another page may reach this machine by a name of its own, or post in the reader's name."""
-    wish = {"model": "bert", "inputs": [ONE]}
+    request = {"model": "bert", "inputs": [ONE]}
     for headers in (
         {"Host": "evil.example:80"},
         {"Origin": "http://evil.example"},
         {"Sec-Fetch-Site": "cross-site"},
     ):
-        assert lab.post("/trace", json=wish, headers=headers).status_code == 403
-    assert lab.post("/trace", json=wish, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+        assert lab.post("/trace", json=request, headers=headers).status_code == 403
+    assert (
+        lab.post("/trace", json=request, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+    )
     said = lab.post("/trace", content=b"{}", headers={"Content-Type": "text/plain"})
     assert (said.status_code, said.json()["error"][:21]) == (400, "Requests must be JSON")
     assert lab.get("/nowhere").status_code == 404
@@ -292,8 +294,8 @@ def test_a_port_in_use_is_said() -> None:
 
 def test_a_corpus_run_names_the_heads(tiny_bert: Model, encoder_results: list[Any]) -> None:
     analysis = next(result for result in encoder_results if "offset_share" in result)
-    desk = LabService({"bert": tiny_bert}, results={"bert": [analysis]})
-    with TestClient(make_lab(desk), "http://127.0.0.1") as lab:
+    service = LabService({"bert": tiny_bert}, results={"bert": [analysis]})
+    with TestClient(make_lab(service), "http://127.0.0.1") as lab:
         header = traced(lab, {"text": "the cat sat"}, model="bert")["header"]
     assert header["traces"][0]["blocks"][0]["roles"]["source"] == "corpus"
     card = header["evidence"]["cards"]["L0H0"]

@@ -27,7 +27,7 @@ class Served:
     """A lab that runs in a thread."""
 
     port: int
-    desk: LabService
+    service: LabService
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -43,20 +43,20 @@ class Served:
 
 @pytest.fixture
 def served(tiny_llama: Model) -> Iterator[Served]:
-    desk = LabService({"llama": tiny_llama}, "", Limits(waiting=20))
-    server = make_server(desk, "127.0.0.1")
+    service = LabService({"llama": tiny_llama}, "", Limits(waiting=20))
+    server = make_server(service, "127.0.0.1")
     with bind("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
-        yield Served(listening.getsockname()[1], desk)
+        yield Served(listening.getsockname()[1], service)
         server.should_exit = True
         thread.join()
 
 
 def test_a_hundred_at_once_are_answered_or_told_to_wait(served: Served) -> None:
-    wish = {"model": "llama", "inputs": [{"text": "the cat sat"}]}
+    request = {"model": "llama", "inputs": [{"text": "the cat sat"}]}
     with ThreadPoolExecutor(100) as pool:
-        answers = list(pool.map(lambda _: served.post("/trace", wish), range(100)))
+        answers = list(pool.map(lambda _: served.post("/trace", request), range(100)))
     counts = Counter(status for status, _ in answers)
     assert set(counts) == {200, 503}
     assert counts[200] >= 20
@@ -73,23 +73,25 @@ def test_a_reader_who_leaves_stops_the_model(served: Served, tiny_llama: Model) 
         began.set()
         time.sleep(0.2)
 
-    wish = {"model": "llama", "inputs": [{"text": "the cat sat", "generate": 40}]}
+    request = {"model": "llama", "inputs": [{"text": "the cat sat", "generate": 40}]}
     original = LabService.trace
 
-    def trace(desk: LabService, reader: str, wish: Any) -> Any:
+    def trace(service: LabService, reader: str, request: Any) -> Any:
         with tiny_llama.tapped(slow):
-            return original(desk, reader, wish)
+            return original(service, reader, request)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LabService, "trace", trace)
         connection = served.connect()
-        connection.request("POST", "/trace", json.dumps(wish), {"Content-Type": "application/json"})
+        connection.request(
+            "POST", "/trace", json.dumps(request), {"Content-Type": "application/json"}
+        )
         has_begun = began.wait(30)
         connection.close()
         assert has_begun
         time.sleep(0.8)
         seen = layers["seen"]
-    assert served.post("/trace", {**wish, "inputs": [{"text": "the cat"}]})[0] == 200
+    assert served.post("/trace", {**request, "inputs": [{"text": "the cat"}]})[0] == 200
     assert seen <= 10  # of 80
 
 

@@ -29,14 +29,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "token id": ({"target": 5000}, "target=5000 is no token of"),
     "token": ({"target": 1.5}, "target should be a token, as text or by its id, not 1.5"),
     "pooling": ({"pooling": "max"}, "Unknown pooling 'max'"),
-    "pooling of logits": ({"pooling": "first"}, "pooling='first' says nothing here"),
+    "pooling of logits": ({"pooling": "first"}, "pooling='first' is not used"),
     "foil of a function": (
         {"target": first_logit, "foil": "t"},
-        "foil='t' says nothing here: target is a function of the output",
+        "foil='t' is not used: target is a function of the output",
     ),
     "position of a function": (
         {"target": first_logit, "position": 2},
-        "position=2 says nothing here",
+        "position=2 is not used",
     ),
     "no heads": ({"heads": []}, r"heads=\[\] names no head"),
     "one pair": ({"heads": (0, 1)}, r"heads=\(0, 1\): 0 is neither a pair .*Write heads="),
@@ -57,16 +57,16 @@ def test_refused(name: str, tiny_llama: Model) -> None:
 
 @pytest.mark.parametrize("name", OF_A_CORPUS)
 def test_what_is_about_one_text_is_refused_for_a_corpus(name: str, tiny_llama: Model) -> None:
-    with pytest.raises(InputError, match=f"^{name}=.* is about one text"):
+    with pytest.raises(InputError, match=f"^{name}=.* needs a text"):
         hs.effects(tiny_llama, hs.read([TEXT]), **{name: OF_A_CORPUS[name]})
 
 
 def test_positions_of_labels_and_vectors(minilm: Model) -> None:
     with pytest.raises(InputError, match=r"Unknown label 'positive'\. Did you mean 'POSITIVE'"):
         hs.effects(tiny_classifier(), TEXT, "positive")
-    with pytest.raises(InputError, match="position=3 says nothing here: a label is of the whole"):
+    with pytest.raises(InputError, match="position=3 is not used: a label is of the whole"):
         hs.effects(tiny_classifier(), TEXT, position=3)
-    with pytest.raises(InputError, match=r"measure='logprob' says nothing here: .* vector turns"):
+    with pytest.raises(InputError, match=r"measure='logprob' is not used: .* cosine distance"):
         hs.effects(minilm, TEXT, measure="logprob")
 
 

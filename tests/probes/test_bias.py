@@ -127,13 +127,13 @@ def test_heads_can_be_named(tiny_bert: Model) -> None:
     assert [(row.layer, row.head) for row in table.rows] == [(1, 0)]
     with pytest.raises(InputError, match="There is no L9 H0 in this result"):
         result.table([(9, 0)])
-    with pytest.raises(InputError, match=r"heads should be a result of headscope\.probe_corefer"):
+    with pytest.raises(InputError, match=r"heads= lacks coref_accuracy"):
         result.table(result)
     coreference = hs.probe_coreference(tiny_bert, hs.read(PRO))
     chosen = result.table(coreference, n=1).rows[0]
     best = coreference.top("coref_accuracy", 1, mention_kind="all")[0]
     assert (chosen.layer, chosen.head, chosen.coreference) == best
-    with pytest.raises(InputError, match=r"This result is not of headscope\.probe_bias"):
+    with pytest.raises(InputError, match=r"This result lacks bias_accuracy"):
         bias_table(coreference)
     figure = table.figure()
     texts = [text.get_text() for text in figure.axes[0].get_yticklabels()]

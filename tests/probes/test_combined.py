@@ -209,7 +209,9 @@ def test_old_stores_make_room_in_the_users_cache(
 ) -> None:
     monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path))
     reader = AttentionReader(tiny_bert)
-    monkeypatch.setattr(store, "MAX_BYTES", store_size(reader, read_treebank(documents)) + 1000)
+    monkeypatch.setattr(
+        store, "MAX_STORE_BYTES", store_size(reader, read_treebank(documents)) + 1000
+    )
     stored(tiny_bert, documents, None)
     stored(tiny_bert, documents[:5], None)
     (kept,) = (tmp_path / "probes").glob("*/about.json")

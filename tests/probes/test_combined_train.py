@@ -13,7 +13,14 @@ from scipy import special, stats
 from headscope.errors import HeadscopeWarning
 from headscope.probes.scorers import AttentionScorer, DistanceScorer, Scorer
 from headscope.probes.train_probe import _warn_if_unfinished, attachment, evaluate
-from headscope.probes.training import Epoch, Examples, Options, epochs_for, fit, make_batch
+from headscope.probes.training import (
+    Epoch,
+    TrainingOptions,
+    TreebankExamples,
+    epochs_for,
+    fit,
+    make_batch,
+)
 
 HEADS = 3
 
@@ -37,7 +44,7 @@ def random_tree(n: int, generator: np.random.Generator) -> np.ndarray:
     return heads
 
 
-def world(n_sentences: int, *, informed: bool, seed: int = 0) -> Examples:
+def world(n_sentences: int, *, informed: bool, seed: int = 0) -> TreebankExamples:
     """Head 1 attends to the parent, the root word to the first edge; the others are noise."""
     generator = np.random.default_rng(seed)
     targets, tables = [], []
@@ -52,16 +59,16 @@ def world(n_sentences: int, *, informed: bool, seed: int = 0) -> Examples:
         tables.append(table.astype(np.float32))
     lengths = np.array([len(t) for t in targets])
     candidates = [np.ones(n, dtype=bool) for n in lengths]
-    return Examples(lengths, candidates, targets, None, None, Given(tables))
+    return TreebankExamples(lengths, candidates, targets, None, None, Given(tables))
 
 
-def uas(scorer: Scorer, examples: Examples) -> float:
+def uas(scorer: Scorer, examples: TreebankExamples) -> float:
     none = [np.zeros(n, dtype=bool) for n in examples.lengths]
     found = evaluate(scorer, examples, none, [str(i) for i in range(len(examples))])
     return float(found["uas"].sel(decoding="greedy", punctuation="with"))
 
 
-OPTIONS = Options(epochs=8, step=0.05, pairs=256)
+OPTIONS = TrainingOptions(epochs=8, step=0.05, pairs=256)
 
 
 def test_a_head_that_attends_to_the_parent_is_found() -> None:
@@ -114,10 +121,10 @@ def test_the_same_seed_gives_the_same_bits(kind: str) -> None:
         if kind == "distance":
             rows = [np.arange(n) for n in examples.lengths]
             vectors = torch.randn(9, 2)
-            examples = Examples(
+            examples = TreebankExamples(
                 examples.lengths, examples.candidates, examples.targets, rows, vectors, None
             )
-        fit(scorer, examples, Options(epochs=2, step=0.01, pairs=128), seed=seed)
+        fit(scorer, examples, TrainingOptions(epochs=2, step=0.01, pairs=128), seed=seed)
         return scorer.arrays()
 
     first, again, other = trained(0), trained(0), trained(1)

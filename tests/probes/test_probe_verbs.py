@@ -55,7 +55,7 @@ def test_coreference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run("probe", "coreference", "demo", *options) == 0
     answer = json.loads(capsys.readouterr().out)
     assert {row["mention_kind"] for row in answer["best"]} >= {"all", "pronoun"}
-    assert {"nearest", "head_match", "sieves", "honest"} <= set(answer["best"][0])
+    assert {"nearest", "head_match", "sieves", "crossfit"} <= set(answer["best"][0])
     options = ("-o", str(tmp_path / "norm"), "--workers", "1", "--over", "norm", "-q")
     assert run("probe", "coreference", "demo", *options, "--no-figures") == 0
     assert "weighted by norms" in capsys.readouterr().out

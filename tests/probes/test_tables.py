@@ -1,4 +1,4 @@
-"""Tables of best heads: rows, formats, the honest score, names and figures."""
+"""Tables of best heads: rows, formats, the cross-fitted accuracy, names and figures."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from headscope.model.model import Model
 from headscope.probes.probe_dependencies import probe_examples
 from headscope.results.probe import ProbeExamples
 from headscope.results.result import Result
+from headscope.results.table import latex_table
 from headscope.statistics.cross_fitting import cross_fit_score
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import DECODERS, build
@@ -29,7 +30,7 @@ def dependencies(tiny_bert: Model) -> Result:
     return hs.probe_dependencies(tiny_bert, hs.read(PARSED), 2)
 
 
-def test_honest_scores_by_hand() -> None:
+def test_crossfit_scores_by_hand() -> None:
     """Two parts, two heads. Head 0 is best on part 0 (3 of 4) and gets 1 of 4 on part 1; head 1
     is best on part 1 (2 of 4) and gets 1 of 4 on part 0: 2 of 8, where the best has 4 of 8."""
     right = np.array([[3.0, 1.0], [1.0, 2.0]])
@@ -37,7 +38,7 @@ def test_honest_scores_by_hand() -> None:
     assert cross_fit_score(right, cases, np.zeros((2, 1))).score == 2 / 8
 
 
-def test_honest_scores_against_loops() -> None:
+def test_crossfit_scores_against_loops() -> None:
     generator = np.random.default_rng(0)
     cases = generator.integers(1, 20, (10, 3)).astype(float)
     right = generator.integers(0, 10, (10, 6, 3)).astype(float)
@@ -89,9 +90,31 @@ def test_text_of_a_table(dependencies: Result) -> None:
     lines = str(dependencies.table()).splitlines()
     assert lines[1].split() == [
         *("relation", "cases", "head", "direction", "accuracy", "ties"),
-        *("honest", "baseline", "p", "(Holm)"),
+        *("cross-fitted", "baseline", "p", "(Holm)"),
     ]
     assert lines[2].startswith("all")
+
+
+def test_latex_and_dataframe_of_a_table(dependencies: Result) -> None:
+    table = dependencies.table()
+    frame = table.to_dataframe()
+    assert list(frame.columns) == table.columns()
+    assert frame["accuracy"].tolist() == [row.accuracy for row in table.rows]
+    lines = table.to_latex().splitlines()
+    assert lines[2].startswith(r"\caption{")
+    assert lines[2].endswith("Holm-corrected.}")
+    assert r"95 \%" in lines[2]
+    assert lines[3] == r"\begin{tabular}{lrllrrrrr}"
+    assert lines[5].startswith("relation & cases & head & direction & accuracy & ties & cross-fit")
+    assert len(lines) == len(table.rows) + 10
+
+
+def test_latex_is_escaped() -> None:
+    assert latex_table(["a_b", "c"], [["−1 %", "<0.001"]], "x & y") == (
+        "\\begin{table}\n\\centering\n\\caption{x \\& y}\n\\begin{tabular}{lr}\n\\toprule\n"
+        "a\\_b & c \\\\\n\\midrule\n$-$1 \\% & $<$0.001 \\\\\n"
+        "\\bottomrule\n\\end{tabular}\n\\end{table}\n"
+    )
 
 
 def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
@@ -108,7 +131,7 @@ def test_names_are_for_heads_above_their_baseline(dependencies: Result) -> None:
 
 def test_other_results_are_refused(tiny_bert: Model) -> None:
     other = hs.analyze(tiny_bert, hs.read(PARSED), "distance")
-    with pytest.raises(InputError, match="This result is not of a probe"):
+    with pytest.raises(InputError, match=r"Expected a result of headscope\.probe_dependencies"):
         other.table()
 
 
@@ -235,7 +258,7 @@ def test_examples_are_of_the_probed_model(
     with pytest.raises(InputError, match="Give layer and head, or neither"):
         dependencies.examples(tiny_bert, hs.read(PARSED), "nsubj", layer=1)
     other = hs.analyze(tiny_bert, hs.read(PARSED), "distance")
-    with pytest.raises(InputError, match=r"of headscope\.probe_dependencies; this is none"):
+    with pytest.raises(InputError, match="This result lacks accuracy"):
         other.examples(tiny_bert, hs.read(PARSED), "nsubj")
 
 

@@ -37,7 +37,7 @@ def test_encoder_decoder_and_cross_blocks() -> None:
 @pytest.mark.parametrize(
     ("attention", "tokens", "said"),
     [
-        ({"cross": uniform(1, 1, 2, 4)}, {"encoder": list("abcd")}, "needs the tokens of 'self'"),
+        ({"cross": uniform(1, 1, 2, 4)}, {"encoder": list("abcd")}, r"needs tokens\['self'\]"),
         ({"encoder": uniform(1, 1, 4, 4)}, list("abcd"), "tokens should name the stacks"),
         (uniform(1, 1, 4, 4), {"encoder": list("abcd")}, "attention should name its blocks too"),
         (

@@ -12,7 +12,7 @@ import xarray as xr
 import headscope as hs
 from headscope.errors import FileFormatError
 from headscope.results import netcdf as hdf5
-from headscope.results.netcdf import EXPANSION_FROM, load_groups, save_groups
+from headscope.results.netcdf import MIN_CHECKED_EXPANSION, load_groups, save_groups
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_other_filters_are_refused(saved: Path) -> None:
 
 def test_sizes_beyond_measure_are_refused(saved: Path) -> None:
     with h5py.File(saved, "a") as file:
-        file.create_dataset("large", (EXPANSION_FROM // 4,), "f8", chunks=(1024,))
+        file.create_dataset("large", (MIN_CHECKED_EXPANSION // 4,), "f8", chunks=(1024,))
     assert saved.stat().st_size < 200_000
     with pytest.raises(FileFormatError, match="bytes of values in a file of"):
         hs.open(saved)
@@ -86,7 +86,7 @@ def test_sizes_beyond_measure_are_refused(saved: Path) -> None:
 
 def test_chunks_beyond_measure_are_refused(saved: Path) -> None:
     with h5py.File(saved, "a") as file:
-        chunk = (EXPANSION_FROM // 4,)
+        chunk = (MIN_CHECKED_EXPANSION // 4,)
         file.create_dataset("x", (8,), "f8", chunks=chunk, maxshape=(None,), compression="gzip")
     with pytest.raises(FileFormatError, match="bytes of values in a file of"):
         hs.open(saved)

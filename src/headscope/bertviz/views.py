@@ -1,7 +1,4 @@
-"""`head_view` and `model_view` with BertViz 1.4.1's arguments.
-
-What BertViz's `html_action` asks for: show here, or return HTML.
-"""
+"""BertViz 1.4.1's `head_view` and `model_view`, shown in a notebook or returned as HTML."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import html
 import importlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -27,14 +24,13 @@ if TYPE_CHECKING:
     from IPython.display import HTML
 
 ACTIONS = ("view", "return")
-HEIGHT = 720
+FRAME_HEIGHT = 720
 
 
 def show_or_return(trace: Trace, selection: str, html_action: str) -> HTML | None:
     """Display the explorer and return None, or return it as an `IPython.display.HTML`.
 
-    The HTML is a frame around one self-contained page: it can be displayed, and its `.data`
-    can be written to a file that opens without a network.
+    The HTML is a frame around one self-contained page; a file with its `.data` works offline.
     """
     if html_action not in ACTIONS:
         raise UnknownName.of("html_action", html_action, ACTIONS)
@@ -51,11 +47,11 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> HTML | Non
         return None
     page = html.escape(make_page(payload), quote=True)
     frame = (
-        f'<div><iframe title="headscope" srcdoc="{page}" width="100%" height="{HEIGHT}" '
-        f'style="border:0;height:max({HEIGHT}px, 95vh)"></iframe></div>'
+        f'<div><iframe title="headscope" srcdoc="{page}" width="100%" height="{FRAME_HEIGHT}" '
+        f'style="border:0;height:max({FRAME_HEIGHT}px, 95vh)"></iframe></div>'
     )
-    shown: HTML = display.HTML(frame)
-    return shown
+    result: HTML = display.HTML(frame)
+    return result
 
 
 SPECIAL = re.compile(r"\[[A-Z]+\d*\]|<[^<>\s]+>|<\|[^|]+\|>")
@@ -82,16 +78,16 @@ def head_view(
         attention: one `batch head query key` tensor per layer, with a batch of one.
         tokens: one string per position.
         sentence_b_start: position of the first token of the second sentence.
-        prettify_tokens: whether to take the marks of subword tokenizers (Ġ, ▁) out.
-        layer: the layer to open; the first by default.
-        heads: the heads to open; all by default.
-        encoder_attention: as `attention`, of an encoder-decoder's encoder.
-        decoder_attention: likewise, of its decoder.
-        cross_attention: likewise, `query` being decoder and `key` encoder tokens.
+        prettify_tokens: remove the marks of subword tokenizers (Ġ, ▁).
+        layer: layer to open; the first by default.
+        heads: heads to open; all by default.
+        encoder_attention: as `attention`, for the encoder of an encoder-decoder.
+        decoder_attention: as `attention`, for its decoder.
+        cross_attention: as `attention`, from decoder to encoder tokens.
         encoder_tokens: one string per encoder position.
         decoder_tokens: one string per decoder position.
-        include_layers: the layers to carry; all by default.
-        html_action: `view` shows it here, `return` returns an `IPython.display.HTML`.
+        include_layers: layers to include; all by default.
+        html_action: `view` shows the page, `return` returns an `IPython.display.HTML`.
     """
     trace = _trace(
         (attention, tokens, sentence_b_start),
@@ -100,8 +96,8 @@ def head_view(
         include_layers,
         None,
     )
-    shown = 0 if heads is None else list(heads)
-    selection = make_selection(trace, view="head", layer=layer, heads=shown)
+    opened = 0 if heads is None else list(heads)
+    selection = make_selection(trace, view="head", layer=layer, heads=opened)
     return show_or_return(trace, selection, html_action)
 
 
@@ -122,20 +118,8 @@ def model_view(
 ) -> HTML | None:
     """Show all heads of all layers, as BertViz's `model_view` does.
 
-    Args:
-        attention: one `batch head query key` tensor per layer, with a batch of one.
-        tokens: one string per position.
-        sentence_b_start: position of the first token of the second sentence.
-        prettify_tokens: whether to take the marks of subword tokenizers (Ġ, ▁) out.
-        display_mode: `light`, `dark`, or `auto` to follow the notebook.
-        encoder_attention: as `attention`, of an encoder-decoder's encoder.
-        decoder_attention: likewise, of its decoder.
-        cross_attention: likewise, `query` being decoder and `key` encoder tokens.
-        encoder_tokens: one string per encoder position.
-        decoder_tokens: one string per decoder position.
-        include_layers: the layers to carry; all by default.
-        include_heads: the heads to carry; all by default.
-        html_action: `view` shows it here, `return` returns an `IPython.display.HTML`.
+    `display_mode` is `light`, `dark`, or `auto` to follow the notebook. `include_heads` are the
+    heads to include, all by default. Other arguments are those of `head_view`.
     """
     trace = _trace(
         (attention, tokens, sentence_b_start),
@@ -156,10 +140,10 @@ def _trace(
     layers: Sequence[int] | None,
     heads: Sequence[int] | None,
 ) -> Trace:
-    """The trace of whichever attention was given."""
+    """Return the trace of one stack, or of an encoder-decoder."""
     attention, tokens, second = single
     encoder, decoder, cross, encoder_tokens, decoder_tokens = pair
-    about = {"model": "attention", "source": "bertviz"}
+    provenance = {"model": "attention", "source": "bertviz"}
     if attention is not None:
         if any(argument is not None for argument in pair):
             raise InputError(
@@ -168,14 +152,14 @@ def _trace(
             )
         sequence = _tokens(tokens, "tokens", "attention", prettify, second)
         block = _block("self", attention, "attention", sequence, sequence, layers, heads)
-        return Trace({"self": block}, {"self": sequence}, {}, about)
+        return Trace({"self": block}, {"self": sequence}, {}, provenance)
     stacks: dict[str, Tokens] = {}
-    for name, given, needed in (
+    for stack, texts, arguments in (
         ("encoder", encoder_tokens, (encoder, cross)),
         ("decoder", decoder_tokens, (decoder, cross)),
     ):
-        if any(argument is not None for argument in needed):
-            stacks[name] = _tokens(given, f"{name}_tokens", "its attention", prettify, None)
+        if any(argument is not None for argument in arguments):
+            stacks[stack] = _tokens(texts, f"{stack}_tokens", "its attention", prettify, None)
     blocks: dict[str, Block] = {}
     for block_name, weights, queries, keys in (
         ("encoder", encoder, "encoder", "encoder"),
@@ -183,21 +167,22 @@ def _trace(
         ("cross", cross, "decoder", "encoder"),
     ):
         if weights is not None:
-            what = f"{block_name}_attention"
-            made = _block(block_name, weights, what, stacks[queries], stacks[keys], layers, heads)  # type: ignore[arg-type]
-            blocks[block_name] = made
+            argument = f"{block_name}_attention"
+            tokens_of = stacks[queries], stacks[keys]
+            name = cast("BlockName", block_name)
+            blocks[name] = _block(name, weights, argument, *tokens_of, layers, heads)
     if not blocks:
         raise InputError(
             "There is no attention to show: give attention and tokens, or encoder_attention, "
             "decoder_attention or cross_attention with their tokens."
         )
-    return Trace(blocks, stacks, {}, about)
+    return Trace(blocks, stacks, {}, provenance)
 
 
 def _block(
     name: BlockName,
     weights: object,
-    what: str,
+    argument: str,
     queries: Tokens,
     keys: Tokens,
     layers: Sequence[int] | None,
@@ -206,32 +191,32 @@ def _block(
     stacked = stacked_attention(weights)
     if stacked.shape[2:] != (len(queries), len(keys)):
         raise InputError(
-            f"{what} (layer, head, query, key) has shape {stacked.shape}, but there are "
+            f"{argument} (layer, head, query, key) has shape {stacked.shape}, but there are "
             f"{len(queries)} query tokens and {len(keys)} key tokens."
         )
-    kept = _kept("include_layers", layers, stacked.shape[0])
-    shown = _kept("include_heads", heads, stacked.shape[1])
-    stacked = stacked[kept].copy()
-    hidden = [head for head in range(stacked.shape[1]) if head not in shown]
-    stacked[:, hidden] = np.nan  # heads keep their numbers; the explorer leaves these out
+    layer_numbers = _included("include_layers", layers, stacked.shape[0])
+    head_numbers = _included("include_heads", heads, stacked.shape[1])
+    stacked = stacked[layer_numbers].copy()
+    hidden = [head for head in range(stacked.shape[1]) if head not in head_numbers]
+    stacked[:, hidden] = np.nan  # heads keep their numbers; the explorer omits these
     is_causal = name != "cross" and looks_causal(stacked)
-    return Block(name, attention_dataset(stacked, kept), queries, keys, is_causal)
+    return Block(name, attention_dataset(stacked, layer_numbers), queries, keys, is_causal)
 
 
-def _kept(what: str, given: Sequence[int] | None, count: int) -> list[int]:
-    if given is None:
+def _included(argument: str, numbers: Sequence[int] | None, count: int) -> list[int]:
+    if numbers is None:
         return list(range(count))
-    kept = sorted({int(number) for number in given})
-    if not kept or kept[0] < 0 or kept[-1] >= count:
-        raise InputError(f"{what}={list(given)}: give numbers from 0 to {count - 1}.")
-    return kept
+    included = sorted({int(number) for number in numbers})
+    if not included or included[0] < 0 or included[-1] >= count:
+        raise InputError(f"{argument}={list(numbers)}: give numbers from 0 to {count - 1}.")
+    return included
 
 
 def _tokens(
-    tokens: Sequence[str] | None, what: str, purpose: str, prettify: bool, second: int | None
+    tokens: Sequence[str] | None, argument: str, purpose: str, prettify: bool, second: int | None
 ) -> Tokens:
     if tokens is None:
-        raise InputError(f"{what} is needed with {purpose}: one string per position.")
+        raise InputError(f"{argument} is needed with {purpose}: one string per position.")
     if second is not None and not 0 < second < len(tokens):
         raise InputError(
             f"sentence_b_start={second}: give the position of the second sentence's first token, "
@@ -239,16 +224,16 @@ def _tokens(
         )
     special = [SPECIAL.fullmatch(token) is not None for token in tokens]
     segments = [int(second is not None and i >= second) for i in range(len(tokens))]
-    shown = [_pretty(token) if prettify else token for token in tokens]
-    return Tokens.of(shown, special=special, segments=segments, words=_words(tokens, special))
-
-
-def _pretty(token: str) -> str:
-    return token.replace("Ġ", " ").replace("▁", " ").replace("</w>", "")
+    if prettify:
+        marks = str.maketrans({"Ġ": " ", "▁": " "})
+        texts = [token.translate(marks).replace("</w>", "") for token in tokens]
+    else:
+        texts = list(tokens)
+    return Tokens.of(texts, special=special, segments=segments, words=_words(tokens, special))
 
 
 def _words(tokens: Sequence[str], special: Sequence[bool]) -> list[int]:
-    """Word numbers from the marks of the tokenizer: ## goes on, Ġ and ▁ begin."""
+    """Return word numbers from the tokenizer's marks: ## continues, Ġ and ▁ begin a word."""
     begins = any(token.startswith(("Ġ", "▁")) for token in tokens)
     words: list[int] = []
     last = NO_WORD

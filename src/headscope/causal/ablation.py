@@ -1,7 +1,4 @@
-"""Which heads, or sets of heads, are taken away; and results labeled by them.
-
-What stands in for a head that is taken away: nothing, or its mean over a reference corpus.
-"""
+"""Heads and sets of heads to ablate, their replacement, and results labeled by head."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ HeadsArgument = Sequence[Head] | Sequence[Sequence[Head]] | None
 
 
 def head_sets(model: Model, heads: HeadsArgument, block: BlockName) -> list[HeadSet]:
-    """The sets of heads that are asked for: by default every head alone."""
+    """Return the requested sets of heads; by default every head alone."""
     wiring = model.wiring
     if heads is None:
         wiring.find(block, wiring.of_block(block)[0].layer if wiring.of_block(block) else 0, None)
@@ -39,15 +36,15 @@ def head_sets(model: Model, heads: HeadsArgument, block: BlockName) -> list[Head
     for entry in _listed(heads):
         pair = _as_head(entry)
         members = [_as_head(member) for member in _listed(entry)] if pair is None else [pair]
-        known = sorted({member for member in members if member is not None})
-        if not known or None in members:
+        pairs = sorted({member for member in members if member is not None})
+        if not pairs or None in members:
             raise InputError(
                 f"heads={heads!r:.80}: {entry!r:.80} is neither a pair (layer, head) nor a set of "
                 "such pairs. Write heads=[(23, 3)], or heads=[[(1, 3), (1, 5)]] for a set."
             )
-        for layer, head in known:
+        for layer, head in pairs:
             wiring.find(block, layer, head)
-        sets.append(tuple(known))
+        sets.append(tuple(pairs))
     if not sets:
         raise InputError(
             f"heads={heads!r} names no head: give pairs of layer and head, or None for all heads."
@@ -55,17 +52,31 @@ def head_sets(model: Model, heads: HeadsArgument, block: BlockName) -> list[Head
     return list(dict.fromkeys(sets))
 
 
-def _listed(several: object) -> list[object]:
-    """The members of a list, tuple, set or array; none of a text or a number."""
-    return [] if isinstance(several, str) or not isinstance(several, Iterable) else [*several]
+def _listed(value: object) -> list[object]:
+    """Return the members of an iterable; an empty list for a string or a number."""
+    return [] if isinstance(value, str) or not isinstance(value, Iterable) else [*value]
 
 
 def _as_head(entry: object) -> Head | None:
-    """A pair of layer and head; None for anything else."""
+    """Return a pair of layer and head; None for anything else."""
     match [as_integer(number) for number in _listed(entry)]:
         case [int(layer), int(head)]:
             return layer, head
     return None
+
+
+def head_grid(
+    sets: Sequence[HeadSet],
+    values: np.ndarray,
+    layers: Sequence[int],
+    n_heads: int,
+    dtype: type[np.floating] = np.float64,
+) -> np.ndarray:
+    """Return `layer head …`: the value of each single head, NaN for all other heads."""
+    grid = np.full((len(layers), n_heads, *values.shape[1:]), np.nan, dtype=dtype)
+    for ((layer, head),), value in zip(sets, values, strict=True):
+        grid[layers.index(layer), head] = value
+    return grid
 
 
 def label_sets(
@@ -74,51 +85,40 @@ def label_sets(
     sets: Sequence[HeadSet],
     values: np.ndarray,
     intervals: np.ndarray | None,
-    about: Mapping[str, str | int | float],
+    attributes: Mapping[str, str | int | float],
 ) -> xr.DataArray:
-    """`layer head`, or `set` where some set has several heads.
+    """Return `layer head`, or `set` if a set has several heads.
 
     Args:
-        model: whose heads they are.
-        block: of which attention.
-        sets: what was taken away.
-        values: one for each set.
+        model: model of the heads.
+        block: attention block of the heads.
+        sets: ablated sets of heads.
+        values: one value for each set.
         intervals: `3 set`: low, high and p; None for one text.
-        about: the attributes.
+        attributes: attributes of the array.
     """
-    names = ("low", "high", "p")
-    attrs = {"long_name": "effect: without the head − with it", **about}
+    bounds = dict(zip(("low", "high", "p"), () if intervals is None else intervals, strict=False))
+    coords: dict[str, object]
+    attrs = {"long_name": "effect: without the head − with it", **attributes}
     if any(len(heads) > 1 for heads in sets):
         labels = [" + ".join(f"L{layer} H{head}" for layer, head in heads) for heads in sets]
-        array = xr.DataArray(values, dims="set", coords={"set": labels}, name="effect", attrs=attrs)
-        for name, bound in zip(names, [] if intervals is None else intervals, strict=False):
-            array = array.assign_coords({name: ("set", bound)})
-        return array
+        coords = {"set": labels, **{name: ("set", bound) for name, bound in bounds.items()}}
+        return xr.DataArray(values, dims="set", coords=coords, name="effect", attrs=attrs)
     sites = model.wiring.of_block(block)
     layers = [site.layer for site in sites]
-    grid = np.full((4, len(layers), max(site.n_heads for site in sites)), np.nan)
-    for number, ((layer, head),) in enumerate(sets):
-        at = layers.index(layer), head
-        grid[(0, *at)] = values[number]
-        if intervals is not None:
-            grid[(slice(1, 4), *at)] = intervals[:, number]
-    array = xr.DataArray(
-        grid[0],
-        dims=("layer", "head"),
-        coords={"layer": layers, "head": np.arange(grid.shape[2])},
-        name="effect",
-        attrs=attrs,
-    )
-    if intervals is not None:
-        for name, bound in zip(names, grid[1:], strict=True):
-            array = array.assign_coords({name: (("layer", "head"), bound)})
-    return array
+    n_heads = max(site.n_heads for site in sites)
+    dims = ("layer", "head")
+    coords = {"layer": layers, "head": np.arange(n_heads)}
+    for name, bound in bounds.items():
+        coords[name] = (dims, head_grid(sets, bound, layers, n_heads))
+    grid = head_grid(sets, values, layers, n_heads)
+    return xr.DataArray(grid, dims=dims, coords=coords, name="effect", attrs=attrs)
 
 
 def rank(array: xr.DataArray, n: int | None = None) -> list[tuple[int, int, float]]:
-    """Heads by the size of their effect, largest first: layer, head and the effect."""
-    known = array.transpose("layer", "head").to_series().dropna()
-    largest = known.sort_values(key=lambda sizes: -abs(sizes), kind="stable")[:n]
+    """Return layer, head and effect of the heads, the largest absolute effect first."""
+    effects = array.transpose("layer", "head").to_series().dropna()
+    largest = effects.sort_values(key=lambda sizes: -abs(sizes), kind="stable")[:n]
     return [(layer, head, float(value)) for (layer, head), value in largest.items()]
 
 
@@ -128,11 +128,10 @@ ABLATIONS: tuple[AblationKind, ...] = ("zero", "mean")
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """How heads are taken away.
+    """Replacement of ablated heads: zero, or their mean over a corpus.
 
-    A mean over a corpus is taken without the first position of each document, and the first
-    position of the text keeps what it is: heads rest there, and a mean of other positions would
-    overwrite the resting place itself.
+    Means exclude the first position of each document, and the first position of the text keeps
+    its output. It is an attention sink, which a mean over other positions would overwrite.
     """
 
     block: BlockName
@@ -140,27 +139,26 @@ class Replacement:
     """By layer, `head neuron`; None for zero."""
 
     def edit(self, layer: int, rows: Sequence[int], sets: Sequence[HeadSet]) -> Edit:
-        """The edit of one layer: in each row, its heads are replaced."""
-        at = torch.tensor([row for row, heads in zip(rows, sets, strict=True) for _ in heads])
+        """Return the edit of one layer: replace the heads of each row."""
+        repeated = [row for row, heads in zip(rows, sets, strict=True) for _ in heads]
+        index = torch.tensor(repeated)
         heads = torch.tensor([head for members in sets for _, head in members])
-        where = {"layer": layer, "head": int(heads[0]), "block": self.block}
+        site = {"layer": layer, "head": int(heads[0]), "block": self.block}
         if self.means is None:
-            return AblateRows(rows=at, heads=heads, **where)  # type: ignore[arg-type]
+            return AblateRows(rows=index, heads=heads, **site)  # type: ignore[arg-type]
         values = self.means[layer][heads][:, None]
-        return ReplaceRows(rows=at, heads=heads, values=values, keeps_first=True, **where)  # type: ignore[arg-type]
+        return ReplaceRows(rows=index, heads=heads, values=values, keeps_first=True, **site)  # type: ignore[arg-type]
 
 
 def make_replacement(
     model: Model, ablation: str, reference: Corpus | Readable | None, block: BlockName
 ) -> Replacement:
-    """The replacement that someone asks for."""
+    """Return the replacement for the arguments of `effects`."""
     if ablation not in ABLATIONS:
         raise UnknownName.of("ablation", ablation, ABLATIONS)
     if ablation == "zero":
         if reference is not None:
-            raise InputError(
-                "reference=… is what ablation='mean' takes means over; ablation='zero'."
-            )
+            raise InputError("reference=… needs ablation='mean'; ablation is 'zero'.")
         return Replacement(block)
     if reference is None:
         raise InputError(
@@ -171,7 +169,7 @@ def make_replacement(
 
 
 def mean_outputs(model: Model, corpus: Corpus, block: BlockName) -> dict[int, Tensor]:
-    """By layer, `head neuron`: the mean output of each head over all positions but the first."""
+    """Return `head neuron` by layer: mean outputs over all positions but the first."""
     sums: dict[int, Tensor] = {}
     counts: dict[int, int] = {}
 
@@ -180,8 +178,8 @@ def mean_outputs(model: Model, corpus: Corpus, block: BlockName) -> dict[int, Te
             return
         if attention.outputs is None:
             raise InputError(
-                f"The tap does not see the head outputs of {model.info.family}: only "
-                "ablation='zero' can be asked of it."
+                f"The tap does not see the head outputs of {model.info.family}. Use "
+                "ablation='zero'."
             )
         rest = attention.outputs[0, :, 1:].double()
         layer = attention.layer

@@ -1,13 +1,8 @@
-"""Many changes of one text at once: each is a row of a batch, on top of reused lower layers.
+"""Forward passes with many edits of one text: each edit is a row of a batch.
 
-A head that is changed in layer l leaves the layers below it as they are. The rows of a batch
-are sorted by the layer of their first change, and a layer computes only the rows that are
-changed in it or below it: the others still equal the unchanged text, which is row 0. Where a
-batch is cut into several, the layers below its first change are not computed at all.
-
-Passes over one text, changed or not: the logits of one position where that is all one reads.
-
-Passes that differ in one layer only: the layers before it are not computed again.
+A change in layer l does not affect the layers below it. Rows are sorted by the layer of their
+first change, and a layer computes only rows that are changed in it or below it. All other rows
+still equal row 0, the unedited text. Layers below the first change of a batch are not computed.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
 from headscope.attention import BlockName
-from headscope.causal.readout import Readout, refuse_nonsense
+from headscope.causal.readout import Readout, check_finite
 from headscope.errors import HeadscopeError
 from headscope.model.edits import Edit
 from headscope.model.model import Model
@@ -34,12 +29,12 @@ T = TypeVar("T")
 
 
 class ForwardPass:
-    """Runs one text, as it is or in many rows.
+    """Runs one text, in one row or many.
 
     Args:
-        model: the model. Whoever runs it attaches what should be read or changed.
-        inputs: of one row.
-        position: the only position whose logits are wanted; None for all.
+        model: the model. The caller attaches readers and edits.
+        inputs: inputs of one row.
+        position: the only position whose logits are read; None for all.
     """
 
     def __init__(self, model: Model, inputs: Mapping[str, Tensor], position: int | None) -> None:
@@ -54,7 +49,7 @@ class ForwardPass:
             self._options["logits_to_keep"] = torch.tensor([position], device=model.module.device)
 
     def run(self, n_rows: int = 1) -> tuple[ModelOutput, Tensor | None]:
-        """The model's output, and `row answer`: the logits at the position."""
+        """Return the model's output, and `row answer`: the logits at the position."""
         inputs = {
             name: repeat_rows(tensor, n_rows) if isinstance(tensor, Tensor) else tensor
             for name, tensor in self.inputs.items()
@@ -74,14 +69,14 @@ class ForwardPass:
 
 
 def repeat_rows(tensor: Tensor, n_rows: int) -> Tensor:
-    """The one row of a tensor, so many times."""
+    """Repeat the one row of a tensor `n_rows` times."""
     if tensor.ndim < 2 or tensor.shape[0] != 1 or n_rows == 1:
         return tensor
     return tensor.expand(n_rows, *tensor.shape[1:]).contiguous()
 
 
 def map_tensors(tree: T, change: Callable[[Tensor], Tensor]) -> T:
-    """A call's arguments or result with every tensor in it changed."""
+    """Return the arguments or result of a call with `change` applied to every tensor."""
     if isinstance(tree, Tensor):
         return change(tree)  # type: ignore[return-value]
     if isinstance(tree, dict):
@@ -92,10 +87,10 @@ def map_tensors(tree: T, change: Callable[[Tensor], Tensor]) -> T:
 
 
 def layer_modules(model: Model) -> dict[int, nn.Module]:
-    """The module of each layer of the main attention.
+    """Return the module of each layer of the main attention.
 
-    It is the member of a `ModuleList` that holds the layer's attention. Empty where layers are
-    not in a `ModuleList`, or share a module (ALBERT).
+    The module is the member of a `ModuleList` that holds the layer's attention. The dict is empty
+    if layers are not in a `ModuleList`, or share a module (ALBERT).
     """
     modules: dict[int, nn.Module] = {}
     for site in model.wiring.of_block(model.info.blocks[0]):
@@ -114,7 +109,7 @@ def layer_modules(model: Model) -> dict[int, nn.Module]:
 
 @contextmanager
 def recorded(layers: Mapping[int, nn.Module]) -> Iterator[dict[int, object]]:
-    """Within the `with` block, each pass stores every layer's output in the dictionary."""
+    """Store every layer's output in the dictionary during the block."""
     kept: dict[int, object] = {}
     with ExitStack() as stack:
         for number, module in layers.items():
@@ -130,40 +125,38 @@ def recorded(layers: Mapping[int, nn.Module]) -> Iterator[dict[int, object]]:
 def replayed(
     layers: Mapping[int, nn.Module], kept: Mapping[int, object], before: int
 ) -> Iterator[None]:
-    """Within the `with` block, layers below `before` return their kept output and do not run."""
+    """Return the recorded output of layers below `before` during the block, without running."""
     with ExitStack() as stack:
         for number, module in layers.items():
             if number < before and number in kept:
 
-                def give(*_: object, number: int = number, **__: object) -> object:
+                def replay(*_: object, number: int = number, **__: object) -> object:
                     return kept[number]
 
-                module.forward = give  # type: ignore[method-assign, unused-ignore]
-                stack.callback(delattr, module, "forward")
+                _override(stack, module, replay)
         yield
 
 
 Head = tuple[int, int]
 HeadSet = tuple[Head, ...]
-MAX_TOKENS = 8192
-"""Tokens of a batch."""
+MAX_BATCH_TOKENS = 8192
 MAX_LOGITS = 1 << 26
-MAX_WEIGHTS = 1 << 26
-"""Attention weights of one layer of a batch."""
-TOLERANCE = 1e-3
-ROUNDINGS = 16
-"""How far a row of a batch may be from the same run alone, relative to the largest of 1 and its
-value: at least `TOLERANCE`, and so many roundings of the model's numbers."""
+MAX_BATCH_WEIGHTS = 1 << 26
+"""Maximum attention weights of one layer of a batch."""
+BATCH_REL_TOL = 1e-3
+BATCH_ROUNDINGS = 16
+"""A row of a batch may differ from the same run alone, relative to max(1, |value|), by
+`BATCH_REL_TOL` or by this many epsilons of the model's dtype."""
 
 MakeReadout = Callable[[ModelOutput, Tensor | None], Readout]
-"""Decides what is read by the output of the unchanged text, and its logits at the position."""
+"""Makes the readout from the output of the unedited text and its logits at the position."""
 MakeEdit = Callable[[int, Sequence[int], Sequence[HeadSet]], Edit]
-"""The edit of a layer: given the layer, rows of the batch, and for each row its heads there."""
+"""Makes the edit of a layer from the layer, rows of the batch, and the heads of each row."""
 
 
 @dataclass(frozen=True, eq=False)
 class UneditedRun:
-    """A text as it is: the number that is read, or several, and every layer's output."""
+    """Readout, its value, and every layer's output in the unedited text."""
 
     readout: Readout
     value: np.ndarray
@@ -171,11 +164,11 @@ class UneditedRun:
 
 
 class BatchedAblation:
-    """Runs changes of one text as rows of batches.
+    """Runs edits of one text as rows of batches.
 
     Args:
-        text: the text.
-        block: the attention whose heads are changed.
+        text: forward pass of the text.
+        block: attention block of the edited heads.
     """
 
     def __init__(self, text: ForwardPass, block: BlockName) -> None:
@@ -184,11 +177,12 @@ class BatchedAblation:
         is_main = block == self.model.wiring.main_block()
         self._layers = layer_modules(self.model) if is_main else {}
         self._cuts_rows = True
-        self.tolerance = max(TOLERANCE, ROUNDINGS * torch.finfo(self.model.module.dtype).eps)
+        epsilon = torch.finfo(self.model.module.dtype).eps
+        self.tolerance = max(BATCH_REL_TOL, BATCH_ROUNDINGS * epsilon)
         self._n_heads = max(site.n_heads for site in self.model.wiring.of_block(block))
 
     def base(self, make: MakeReadout) -> UneditedRun:
-        """Run the text as it is; `make` decides by its outputs what is read."""
+        """Run the unedited text; `make` chooses the readout from its outputs."""
         with (
             torch.inference_mode(),
             recorded(self._layers) as kept,
@@ -197,7 +191,7 @@ class BatchedAblation:
             outputs, logits = self.text.run()
             readout = make(outputs, logits)
             value = readout.read(outputs, logits)[0].double().cpu().numpy()
-        refuse_nonsense(self.model, readout, value)
+        check_finite(self.model, readout, value)
         return UneditedRun(readout, value, kept)
 
     def values(
@@ -207,25 +201,25 @@ class BatchedAblation:
         make_edit: MakeEdit,
         advance: Callable[[int], None] = lambda n: None,
     ) -> np.ndarray:
-        """What the number is after each set of heads was changed, each alone."""
+        """Return the value of the readout after editing each set of heads alone."""
         order = sorted(range(len(sets)), key=lambda i: min(layer for layer, _ in sets[i]))
         values = np.full((len(sets), *base.value.shape), np.nan)
         size = self._batch_size()
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
-            some = [sets[i] for i in chosen]
+            batch = [sets[i] for i in chosen]
             try:
-                values[chosen] = self._run(some, base, make_edit)
-            except RuntimeError:  # the family hands on tensors whose first axis is not the rows
+                values[chosen] = self._run(batch, base, make_edit)
+            except RuntimeError:  # the family passes on tensors whose first axis is not the rows
                 if not self._cuts_rows:
                     raise
                 self._cuts_rows = False
-                values[chosen] = self._run(some, base, make_edit)
+                values[chosen] = self._run(batch, base, make_edit)
             advance(len(chosen))
         return values
 
     def alone(self, base: UneditedRun, heads: HeadSet, make_edit: MakeEdit) -> float:
-        """The same of one set by a plain pass: nothing is reused."""
+        """Return the value after editing one set, in a plain pass without reuse."""
         edits = _edits([heads], make_edit, first_row=0)
         tap = Attachment(edits=edits, returns_weights=False)
         with torch.inference_mode(), self.model.attached(tap):
@@ -234,14 +228,14 @@ class BatchedAblation:
 
     def _batch_size(self) -> int:
         n = self.text.n_tokens
-        limits = [MAX_TOKENS // n, MAX_WEIGHTS // (n * n * self._n_heads)]
+        limits = [MAX_BATCH_TOKENS // n, MAX_BATCH_WEIGHTS // (n * n * self._n_heads)]
         if not self.text.is_cut:
             width = getattr(self.model.module.config, "vocab_size", 1) or 1
             limits.append(MAX_LOGITS // (n * width))
         return max(1, min(limits) - 1)
 
     def _run(self, sets: Sequence[HeadSet], base: UneditedRun, make_edit: MakeEdit) -> np.ndarray:
-        """`row`: the values of sets, sorted by the layer of their first change."""
+        """Return `row`: the values of sets, sorted by the layer of their first change."""
         n_rows = len(sets) + 1
         firsts = [min(layer for layer, _ in heads) for heads in sets]
         tap = Attachment(edits=_edits(sets, make_edit, first_row=1), returns_weights=False)
@@ -266,17 +260,17 @@ class BatchedAblation:
     def _shortened(
         self, firsts: Sequence[int], kept: Mapping[int, object], n_rows: int
     ) -> Iterator[None]:
-        """Within the block, layers compute only rows that are changed so far."""
+        """Compute only the edited rows of each layer during the block."""
         with ExitStack() as stack:
             for number, module in self._layers.items():
                 if number not in kept:
                     continue
                 if number < firsts[0]:
-                    _stand_in(stack, module, _giver(kept[number], n_rows))
+                    _override(stack, module, _replay(kept[number], n_rows))
                 elif self._cuts_rows:
                     active = 1 + sum(first <= number for first in firsts)
                     if active < n_rows:
-                        _stand_in(stack, module, _cutter(module, active, n_rows))
+                        _override(stack, module, _cut_rows(module, active, n_rows))
             yield
 
 
@@ -290,17 +284,17 @@ def _edits(sets: Sequence[HeadSet], make_edit: MakeEdit, *, first_row: int) -> t
     return tuple(make_edit(layer, rows, members) for layer, (rows, members) in by_layer.items())
 
 
-def _stand_in(stack: ExitStack, module: nn.Module, forward: Callable[..., object]) -> None:
+def _override(stack: ExitStack, module: nn.Module, forward: Callable[..., object]) -> None:
     module.forward = forward  # type: ignore[method-assign, unused-ignore]
     stack.callback(delattr, module, "forward")
 
 
-def _giver(output: object, n_rows: int) -> Callable[..., object]:
+def _replay(output: object, n_rows: int) -> Callable[..., object]:
     return lambda *_, **__: map_tensors(output, lambda tensor: repeat_rows(tensor, n_rows))
 
 
-def _cutter(module: nn.Module, active: int, n_rows: int) -> Callable[..., object]:
-    """A forward that computes the first `active` rows; the others are as row 0."""
+def _cut_rows(module: nn.Module, active: int, n_rows: int) -> Callable[..., object]:
+    """Return a forward that computes the first `active` rows; the others equal row 0."""
     original = module.forward
 
     def cut(tensor: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
-"""`headscope.effects`: what each head does to a prediction.
+"""`headscope.effects`: ablate heads and measure the change of a prediction.
 
-A first-order estimate of every head's effect, from one backward pass.
-
-For zero it is −Σ a·∂m/∂a over the head's attention, which equals −Σ z·∂m/∂z over its output z;
-for a mean z̄, Σ (z̄ − z)·∂m/∂z. Michel et al. 2019, equation 3; attribution patching.
+The gradient estimate for zero ablation is −Σ a·∂m/∂a over the head's attention, which equals
+−Σ z·∂m/∂z over its output z; for a mean z̄ it is Σ (z̄ − z)·∂m/∂z. Michel et al. 2019, equation 3;
+attribution patching.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -41,11 +40,11 @@ from headscope.causal.readout import (
     CustomScalar,
     Pooling,
     Readout,
+    check_finite,
     find_answers,
     find_position,
     pooled,
-    refuse_nonsense,
-    refuse_one_token,
+    require_two_tokens,
 )
 from headscope.errors import HeadscopeError, InputError, MissingObjective, UnknownName
 from headscope.model.edits import WatchOutputs
@@ -65,10 +64,10 @@ from headscope.text.tokens import Tokens
 def estimate_effects(
     text: ForwardPass, make: MakeReadout, sets: Sequence[HeadSet], replacement: Replacement
 ) -> tuple[Readout, float, np.ndarray]:
-    """What was read, its value, and for each set the sum of its heads' first-order effects."""
+    """Return the readout, its value, and for each set the sum of first-order effects."""
     block = replacement.block
     if replacement.means is None:
-        readout, value, by_layer = _of_attention(text, make, block)
+        readout, value, by_layer = _attention_estimates(text, make, block)
     else:
         readout, value, outputs, gradients = output_gradients(text, make, block)
         by_layer = {}
@@ -80,10 +79,10 @@ def estimate_effects(
     return readout, value, sums
 
 
-def _of_attention(
+def _attention_estimates(
     text: ForwardPass, make: MakeReadout, block: BlockName
 ) -> tuple[Readout, float, dict[int, np.ndarray]]:
-    """By layer, `head`: −Σ a·∂m/∂a."""
+    """Return `head` by layer: −Σ a·∂m/∂a."""
     kept: dict[int, Tensor] = {}
     estimates: dict[int, np.ndarray] = {}
 
@@ -91,30 +90,32 @@ def _of_attention(
         if attention.block == block:
             kept[attention.layer] = attention.weights.detach()
 
-    def hear(site: Site, gradient: Tensor) -> None:
+    def multiply(site: Site, gradient: Tensor) -> None:
         if site.block == block:
             product = kept.pop(site.layer)[0].double() * gradient[0].double()
             estimates[site.layer] = -product.sum((-1, -2)).cpu().numpy()
 
-    tap = Attachment(keep, on_gradient=hear, returns_weights=False)
+    tap = Attachment(keep, on_gradient=multiply, returns_weights=False)
     return *_backward(text, make, tap), estimates
 
 
 def output_gradients(
     text: ForwardPass, make: MakeReadout, block: BlockName
 ) -> tuple[Readout, float, dict[int, Tensor], dict[int, Tensor]]:
-    """What was read, its value, and by layer `head query neuron`: head outputs z and ∂m/∂z."""
+    """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z."""
     outputs: dict[int, Tensor] = {}
     gradients: dict[int, Tensor] = {}
 
     def keep(layer: int, value: Tensor) -> None:
         outputs[layer] = value[0]
 
-    def hear(layer: int, gradient: Tensor) -> None:
+    def keep_gradient(layer: int, gradient: Tensor) -> None:
         gradients[layer] = gradient[0]
 
     edits = tuple(
-        WatchOutputs(layer=site.layer, head=0, block=block, on_value=keep, on_gradient=hear)
+        WatchOutputs(
+            layer=site.layer, head=0, block=block, on_value=keep, on_gradient=keep_gradient
+        )
         for site in text.model.wiring.of_block(block)
     )
     tap = Attachment(edits=edits, returns_weights=False)
@@ -131,7 +132,7 @@ def _backward(text: ForwardPass, make: MakeReadout, tap: Attachment) -> tuple[Re
                 "a model with logits, or a function of the output as target."
             )
         value = readout.read(outputs, logits)[0]
-        refuse_nonsense(text.model, readout, value.detach().double().cpu().numpy())
+        check_finite(text.model, readout, value.detach().double().cpu().numpy())
         value.backward()
     return readout, value.item()
 
@@ -140,15 +141,14 @@ Method = Literal["exact", "gradient"]
 METHODS: tuple[Method, ...] = ("exact", "gradient")
 POOLINGS: tuple[Pooling, ...] = ("mean", "first")
 ONE_TEXT = "of this text alone: give several texts of one kind for a claim about the head"
-Aim = str | int | Scalar | None
-Foil = str | int | bool | None
-Answers = Aim | Sequence[str | int]
+AnswerArgument = str | int | Scalar | None
+FoilArgument = str | int | bool | None
 
 
 def effects(
     model: Model | str,
     text: str | Sequence[str] | Corpus,
-    target: Answers = None,
+    target: AnswerArgument | Sequence[str | int] = None,
     foil: str | int | bool | Sequence[str | int] | None = None,
     *,
     position: int = -1,
@@ -166,54 +166,51 @@ def effects(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.DataArray:
-    """What each head does to a prediction: the number without the head − the number with it.
+    """Ablate each head and return the change: the number without the head − with it.
 
-    Below 0, the head speaks for the target; above 0, against it. The number m is
+    Below 0, the head increases the logit difference; above 0, it decreases it. The number m is
     logit(target) − logit(foil), a log-probability, a class's logit or any scalar; for a plain
-    encoder it is how far the text's vector turns, 1 − cosine. *Without* a head its output is
-    zero, or its mean over a reference corpus. Every effect is computed by running the model
-    with the head taken away; all heads go together as rows of a batch, on top of reused lower
-    layers. What one text shows is about that text: for a claim about a head give several
-    texts of one kind (paraphrases, templates), and look at the interval.
+    encoder it is the cosine distance of the text's vector. Ablation sets the head's output to
+    zero, or to its mean over a reference corpus. All heads are rows of a batch, on top of reused
+    lower layers. An effect in one text describes only that text: for a claim about a head, give
+    several texts of one kind (paraphrases, templates), and use the interval.
 
     Vig et al. 2020 (causal mediation), Michel et al. 2019, Voita et al. 2019; Wang et al. 2023
     for the mean over a reference.
 
     Args:
-        model: the model, or what `headscope.load` takes.
+        model: the model, or an argument of `headscope.load`.
         text: a text; several texts of one kind, for means with intervals over them; or a corpus
             (`headscope.read`), for each head's mean effect on the loss.
-        target: a token or label, or a function of the model's output that returns one number a
-            row; the likeliest answer by default. With several texts, also one for each.
-        foil: what the target is compared with; the likeliest other answer by default, False for
-            none.
-        position: of the prediction: the last token by default, in masked models the last mask.
+        target: token, label, or function of the model's output that returns one number per row;
+            by default the top prediction. With several texts, also one for each.
+        foil: answer to subtract; by default the next prediction, False for none.
+        position: position of the prediction: by default the last token, or the last mask.
         measure: `logit` (the difference of target and foil) or `logprob` (of the target).
-        ablation: `zero`, or `mean` over `reference`. The first position of the text keeps what it
-            is: many heads rest there.
-        reference: texts like those asked about.
+        ablation: `zero`, or `mean` over `reference`. A mean keeps the first position of the
+            text, which is an attention sink.
+        reference: texts similar to `text`.
         method: `exact`, or `gradient`: a first-order estimate of all heads in one backward pass.
             It ranks well (r .75 to .94), and misses single heads by factors.
-        heads: pairs of layer and head; or sets of such pairs, each taken away together.
-        block: which attention in an encoder-decoder; the encoder's by default.
-        pair: a second text, as in sentence-pair tasks.
-        decoder: what the decoder of an encoder-decoder has read so far; nothing by default.
-        pooling: how a plain encoder's tokens make the text's vector: `mean` or `first`.
-        control: also ask the same of the same architecture with random weights (its embeddings
-            kept), and put the largest effect there into the attributes: what is no larger says
-            nothing.
+        heads: pairs of layer and head; or sets of such pairs, each ablated together.
+        block: attention block of an encoder-decoder; the encoder's by default.
+        pair: second text, as in sentence-pair tasks.
+        decoder: text that the decoder has read so far; nothing by default.
+        pooling: pooling of a plain encoder's tokens: `mean` or `first`.
+        control: also measure the same architecture with random weights (its embeddings kept).
+            Attributes then have its largest effect, a lower bound for meaningful effects.
         max_tokens: longer documents of a corpus are cut.
-        seed: decides which tokens an encoder has to guess (corpora), and the random weights.
+        seed: seed of the tokens that an encoder has to predict (corpora), and of random weights.
         progress: show progress; by default on a terminal.
 
     Returns:
-        `layer head` (NaN for heads not asked for), or `set`; with several texts or documents the
-        mean, and in the coordinates `low` and `high` its 95 % interval and in `p` the p-value
-        that it is 0. Attributes say what was measured, on what, and how.
+        `layer head` (NaN for heads not requested), or `set`. With several texts or documents the
+        mean, with its 95 % interval in the coordinates `low` and `high` and the p value of H0: 0
+        in `p`. Attributes describe the measurement.
 
     Raises:
-        InputError: a target of several tokens, a position out of range, a text of one token
-            where there is nothing to attend to.
+        InputError: the target has several tokens, the position is out of range, or the text has
+            one token.
         MissingObjective: a target for a model without logits.
     """
     model = as_model(model)
@@ -226,16 +223,16 @@ def effects(
     expect("text", text, str | Sequence | Corpus, "a text, several texts or a corpus")
     sets = head_sets(model, heads, chosen_block)
     means_over = None if reference is None else as_corpus(reference)
-    replacement_in = partial(
+    make_model_replacement = partial(
         make_replacement, ablation=ablation, reference=means_over, block=chosen_block
     )
-    how: dict[str, str | int | float] = {"ablation": ablation, "method": method}
+    options: dict[str, str | int | float] = {"ablation": ablation, "method": method}
     if means_over is not None:
-        how["reference"] = means_over.name
+        options["reference"] = means_over.name
     if model.module.dtype != torch.float32:
-        how["dtype"] = str(model.module.dtype).removeprefix("torch.")
+        options["dtype"] = str(model.module.dtype).removeprefix("torch.")
     if isinstance(text, Corpus):
-        _refuse_for_corpora(
+        _reject_for_corpora(
             target=target, foil=foil, pair=pair, decoder=decoder,
             position=None if position == -1 else position,
             measure=None if measure == "logit" else measure,
@@ -245,64 +242,68 @@ def effects(
                 "The gradient estimate over a corpus is headscope.importance (removal_estimate)."
             )
 
-        def on_loss(one: Model) -> LossEffects:
+        def measure_loss(measured_model: Model) -> LossEffects:
             return effects_on_loss(
-                one, text, sets, replacement_in(one),
+                measured_model, text, sets, make_model_replacement(measured_model),
                 max_tokens=max_tokens, seed=seed, progress=progress,
             )  # fmt: skip
 
-        measured = on_loss(model)
+        measured = measure_loss(model)
         if control:
-            how |= _control(model, seed, measured.mean, lambda other: on_loss(other).mean)
-        about = measured.about | how
-        return label_sets(model, chosen_block, sets, measured.mean, measured.intervals, about)
+            options |= _control(model, seed, measured.mean, lambda other: measure_loss(other).mean)
+        attributes = measured.attributes | options
+        return label_sets(model, chosen_block, sets, measured.mean, measured.intervals, attributes)
     texts = [text] if isinstance(text, str) else list(text)
     if not texts:
         raise InputError("There is no text: give one, several, or a corpus.")
-    targets = _one_each(texts, target, "target")
-    foils = _one_each(texts, foil, "foil")
+    targets = one_each("texts", len(texts), target, "target")
+    foils = one_each("texts", len(texts), foil, "foil")
 
-    def on_texts(one: Model, questions: Iterable[tuple[object, object]]) -> list[_OneText]:
-        study = _EffectRun(
-            one, sets, replacement_in(one), method, measure, position, pair, decoder, pooling,
-            chosen_block,
+    def measure_texts(
+        measured_model: Model, answers: Iterable[tuple[object, object]]
+    ) -> list[_TextEffects]:
+        run = _EffectRun(
+            measured_model, sets, make_model_replacement(measured_model), method, measure,
+            position, pair, decoder, pooling, chosen_block,
         )  # fmt: skip
         meter = Meter(len(texts) * len(sets), shown=progress)
         try:
             return [
-                study.run(text, cast("Aim", aim), cast("Foil", other), meter.advance)
-                for text, (aim, other) in zip(texts, questions, strict=True)
+                run.run(
+                    text, cast("AnswerArgument", answer), cast("FoilArgument", other), meter.advance
+                )
+                for text, (answer, other) in zip(texts, answers, strict=True)
             ]
         finally:
             meter.close()
 
-    several = on_texts(model, zip(targets, foils, strict=True))
-    values = np.stack([one.values for one in several])
-    about = {
+    results = measure_texts(model, zip(targets, foils, strict=True))
+    values = np.stack([result.values for result in results])
+    attributes = {
         "model": model.name,
-        **how,
+        **options,
         "block": chosen_block,
         "texts": len(texts),
-        **_shared([one.about for one in several]),
+        **_shared([result.attributes for result in results]),
     }
     if control:
-        same = [one.readout.question for one in several]
-        about |= _control(
+        questions = [result.readout.question for result in results]
+        attributes |= _control(
             model, seed, values.mean(0),
-            lambda other: np.mean([one.values for one in on_texts(other, same)], axis=0),
+            lambda other: np.mean([r.values for r in measure_texts(other, questions)], axis=0),
         )  # fmt: skip
     intervals = None
     if len(texts) > 1:
         bounds = mean_interval(values)
         intervals = np.stack([bounds.low, bounds.high, mean_p(values)])
     else:
-        about["holds"] = ONE_TEXT
-    return label_sets(model, chosen_block, sets, values.mean(0), intervals, about)
+        attributes["holds"] = ONE_TEXT
+    return label_sets(model, chosen_block, sets, values.mean(0), intervals, attributes)
 
 
 @dataclass(frozen=True, eq=False)
-class _OneText:
-    """The effects of all sets on one text."""
+class _TextEffects:
+    """Effects of all sets on one text."""
 
     values: np.ndarray
     readout: Readout
@@ -310,14 +311,14 @@ class _OneText:
     text: str
 
     @property
-    def about(self) -> dict[str, str | int | float]:
-        """The text, the number, and what it is with all heads."""
+    def attributes(self) -> dict[str, str | int | float]:
+        """Text, readout, and its value with all heads."""
         return {"text": self.text, **self.readout.describe(), "with": self.value}
 
 
 @dataclass(frozen=True, eq=False)
 class _EffectRun:
-    """What `effects` does with each text."""
+    """Options of one call of `effects`, applied to each text."""
 
     model: Model
     sets: Sequence[HeadSet]
@@ -333,54 +334,54 @@ class _EffectRun:
     def run(
         self,
         text: str,
-        target: Aim,
-        foil: Foil,
+        target: AnswerArgument,
+        foil: FoilArgument,
         advance: Callable[[int], None],
-    ) -> _OneText:
-        """The effects on one text."""
-        self._refuse_what_says_nothing(target, foil)
+    ) -> _TextEffects:
+        """Return the effects on one text."""
+        self._reject_unused(target, foil)
         stacks, inputs = read_text(self.model, text, self.pair, self.decoder)
         has_answers = not callable(target) and self.model.info.objective is not None
-        at = find_position(self.model, stacks, self.position) if has_answers else None
-        text_pass = ForwardPass(self.model, inputs, at)
-        make = partial(self._readout, at, target, foil)
+        index = find_position(self.model, stacks, self.position) if has_answers else None
+        text_pass = ForwardPass(self.model, inputs, index)
+        make = partial(self._readout, index, target, foil)
         if self.method == "gradient":
             readout, value, values = estimate_effects(text_pass, make, self.sets, self.replacement)
             advance(len(self.sets))
         else:
-            rows = BatchedAblation(text_pass, self.block)
-            base = rows.base(make)
+            ablation = BatchedAblation(text_pass, self.block)
+            base = ablation.base(make)
             readout, value = base.readout, float(base.value)
-            values = rows.values(base, self.sets, self.replacement.edit, advance) - value
-            self._check(rows, base, values)
-        return _OneText(values, readout, value, text)
+            values = ablation.values(base, self.sets, self.replacement.edit, advance) - value
+            self._check(ablation, base, values)
+        return _TextEffects(values, readout, value, text)
 
-    def _refuse_what_says_nothing(self, target: Aim, foil: Foil) -> None:
-        """Refuse options that the number does not depend on."""
+    def _reject_unused(self, target: AnswerArgument, foil: FoilArgument) -> None:
+        """Raise InputError for options that the readout does not use."""
         objective = self.model.info.objective
-        given = {
+        options = {
             "foil": None if foil is False else foil,
             "measure": None if self.measure == "logit" else self.measure,
             "position": None if self.position == -1 else self.position,
             "pooling": None if self.pooling == "mean" else self.pooling,
         }
         if callable(target):
-            useless, why = list(given), "target is a function of the output, which is the number"
+            unused, reason = list(options), "target is a function of the output"
         elif objective is None:
-            useless, why = ["measure", "position"], "the number is how far the text's vector turns"
+            unused, reason = ["measure", "position"], "the number is a cosine distance"
         elif objective == "label":
-            useless, why = ["position", "pooling"], "a label is of the whole text"
+            unused, reason = ["position", "pooling"], "a label is of the whole text"
         else:
-            useless, why = ["pooling"], f"{self.model.name} has logits"
-        for name in useless:
-            if given[name] is not None:
-                raise InputError(f"{name}={given[name]!r} says nothing here: {why}.")
+            unused, reason = ["pooling"], f"{self.model.name} has logits"
+        for name in unused:
+            if options[name] is not None:
+                raise InputError(f"{name}={options[name]!r} is not used: {reason}. Omit it.")
 
     def _readout(
         self,
-        at: int | None,
-        target: Aim,
-        foil: Foil,
+        index: int | None,
+        target: AnswerArgument,
+        foil: FoilArgument,
         outputs: ModelOutput,
         logits: Tensor | None,
     ) -> Readout:
@@ -396,13 +397,13 @@ class _EffectRun:
                 )
             return CosineShift(pooled(outputs, self.pooling).clone(), self.pooling)
         assert logits is not None
-        return find_answers(self.model, logits[0].float(), target, foil, self.measure, at)
+        return find_answers(self.model, logits[0].float(), target, foil, self.measure, index)
 
-    def _check(self, rows: BatchedAblation, base: UneditedRun, values: np.ndarray) -> None:
-        """The largest effect once more, by a plain pass."""
+    def _check(self, ablation: BatchedAblation, base: UneditedRun, values: np.ndarray) -> None:
+        """Compare the largest effect with a plain pass."""
         largest = int(np.argmax(np.abs(values)))
-        again = rows.alone(base, self.sets[largest], self.replacement.edit) - float(base.value)
-        if abs(again - values[largest]) > rows.tolerance * max(1.0, abs(again)):
+        again = ablation.alone(base, self.sets[largest], self.replacement.edit) - float(base.value)
+        if abs(again - values[largest]) > ablation.tolerance * max(1.0, abs(again)):
             raise HeadscopeError(
                 f"The largest effect is {values[largest]:.6g} in a batch and {again:.6g} by a "
                 f"plain pass: rows of a batch of {self.model.info.family} are not independent."
@@ -412,41 +413,41 @@ class _EffectRun:
 def read_text(
     model: Model, text: str, pair: str | None, decoder: str | None
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
-    """Tokens by stack and inputs of a text; the decoder of an encoder-decoder reads its start
-    token, and what it is given.
+    """Return tokens by stack and inputs of a text; a decoder starts with its start token.
 
     Raises:
-        InputError: a text of one token, or what a decoder reads for a model without one.
+        InputError: the text has one token, or the model lacks a decoder.
     """
     if "decoder" not in model.info.blocks:
         if decoder is not None:
             raise InputError(f"{model.name} has no decoder side, so decoder={decoder!r} is unused.")
         _, stacks, inputs = encode_for(model, text, pair, target=None, generate=0, truncate=False)
-        refuse_one_token(stacks)
+        require_two_tokens(stacks)
         return stacks, inputs
-    written = text if decoder is None else decoder
-    _, stacks, inputs = encode_for(model, text, pair, target=written, generate=0, truncate=False)
+    target = text if decoder is None else decoder
+    _, stacks, inputs = encode_for(model, text, pair, target=target, generate=0, truncate=False)
     if decoder is None:
         inputs["decoder_input_ids"] = torch.tensor([[decoder_start(model)]])
         stacks["decoder"] = Tokens.of(["<start>"], special=[True])
     return stacks, inputs
 
 
-def _one_each(texts: Sequence[str], answers: object, name: str) -> list[object]:
+def one_each(noun: str, n: int, answers: Any, name: str) -> list[Any]:
+    """Return n answers: one for each text or pair, or the same answer for all."""
     if isinstance(answers, Sequence) and not isinstance(answers, str):
-        if len(answers) != len(texts):
-            raise InputError(f"{len(texts)} texts, and {len(answers)} for {name}: give one each.")
+        if len(answers) != n:
+            raise InputError(f"{n} {noun}, and {len(answers)} for {name}: give one each.")
         return list(answers)
-    return [answers] * len(texts)
+    return [answers] * n
 
 
-def _shared(abouts: Sequence[dict[str, str | int | float]]) -> dict[str, str | int | float]:
-    """What is the same of all texts, and lists where it is not."""
-    if len(abouts) == 1:
-        return abouts[0]
+def _shared(descriptions: Sequence[dict[str, str | int | float]]) -> dict[str, str | int | float]:
+    """Join the attributes of texts: floats as means, unequal values with `|`."""
+    if len(descriptions) == 1:
+        return descriptions[0]
     shared: dict[str, str | int | float] = {}
-    for name in abouts[0]:
-        values = [about.get(name, "") for about in abouts]
+    for name in descriptions[0]:
+        values = [description.get(name, "") for description in descriptions]
         if all(isinstance(value, float) for value in values):
             shared[name] = float(np.mean([float(value) for value in values]))
         else:
@@ -458,7 +459,6 @@ def _shared(abouts: Sequence[dict[str, str | int | float]]) -> dict[str, str | i
 def _control(
     model: Model, seed: int, real: np.ndarray, measure: Callable[[Model], np.ndarray]
 ) -> dict[str, str | int | float]:
-    """The same question to the same architecture with random weights."""
     other = randomized(model, seed)
     largest = float(np.abs(measure(other)).max())
     return {
@@ -468,10 +468,10 @@ def _control(
     }
 
 
-def _refuse_for_corpora(**options: object) -> None:
+def _reject_for_corpora(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise InputError(
-                f"{name}={value!r} is about one text. Over a corpus effects are on the loss; give "
+                f"{name}={value!r} needs a text. Effects over a corpus are on the loss; give "
                 "a list of texts for a prediction of one kind."
             )

@@ -1,4 +1,4 @@
-"""`headscope.explain_score`: why a head looked where it did."""
+"""`headscope.explain_score`: one attention score as a sum over earlier components."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ from headscope.model.tap.sites import Site
 from headscope.results.effect_data import ExplainedScore
 from headscope.text.tokens import Tokens
 
-TOLERANCE = 1e-4
-MASKED = -1e30
-"""Scores of keys that a query may not see are below this."""
+SCORE_REL_TOL = 1e-4
+MASKED_SCORE = -1e30
+"""Upper bound of the scores of masked keys."""
 
 
 def explain_score(
     model: Model | str, text: str, layer: int, head: int, query: int, key: int
 ) -> ExplainedScore:
-    """Why did it look there: one attention score as a sum over earlier parts.
+    """Decompose one attention score into contributions of earlier components.
 
-    The score s(q, k) = scale · q·k, and q and k are affine in what enters the layer once its norm
-    is held fixed: so s is a sum over the embedding, heads and MLPs below, once through the key's
-    side and once through the query's. The softmax ignores what all keys share, so each part is
-    shown as its contribution to this key minus the mean over the other keys that the query can
-    see. It says what the score is made of, not what would happen without a part.
+    The score s(q, k) = scale · q·k, and q and k are affine in the layer's input once the scale of
+    its norm is frozen. So s is a sum over the embedding, heads and MLPs below, once through the
+    key and once through the query. The softmax ignores what all keys share. Each contribution is
+    therefore that to this key minus the mean over the other visible keys. The sum describes the
+    score, not the effect of ablating a component.
 
-    Elhage et al. 2021 (composition of heads), for norms held fixed.
+    Elhage et al. 2021 (composition of heads), for frozen norms.
 
     Args:
-        model: the model, or what `headscope.load` takes.
+        model: the model, or an argument of `headscope.load`.
         text: the text.
-        layer: 0-based, as printed.
-        head: 0-based.
-        query: position of the token that looks; counts from 0, or from the end with −1.
-        key: position of the token that is looked at, likewise.
+        layer: layer, from 0.
+        head: head, from 0.
+        query: position of the query token, from 0; −1 is the last.
+        key: position of the key token, from 0; −1 is the last.
 
     Returns:
-        The parts of both sides, with a table (`print`) and a figure. That they sum to the score
-        is proved.
+        Contributions through both sides, with a table (`print`) and a figure. Their sum is
+        checked against the score.
 
     Raises:
         TapUnsupported: the architecture does not allow it (norms on queries and keys, scores
@@ -75,7 +75,7 @@ def explain_score(
 
 
 class ScorePosition(NamedTuple):
-    """A score: of which head, from which token to which."""
+    """Head, query and key of a score."""
 
     layer: int
     head: int
@@ -86,7 +86,7 @@ class ScorePosition(NamedTuple):
 def explain_place(
     model: Model, stacks: Mapping[str, Tokens], inputs: Mapping[str, object], place: ScorePosition
 ) -> ExplainedScore:
-    """`explain_score` of prepared inputs and their tokens."""
+    """Explain a score for prepared inputs and tokens. See `explain_score`."""
     layer, head, query, key = place
     site = _site(model, place)
     scale = site.scale
@@ -99,10 +99,10 @@ def explain_place(
     row = attention.scores[0, head, at_query].double().cpu()
     if model.wiring.main_block() in model.wiring.causal_blocks:
         row[at_query + 1 :] = -torch.inf
-    visible = [j for j, score in enumerate(row.tolist()) if score > MASKED and j != at_key]
-    if row[at_key] <= MASKED:
-        where = "it comes later" if at_key > at_query else "it is out of the layer's window"
-        raise InputError(f"Query {at_query} cannot attend to key {at_key}: {where}.")
+    visible = [j for j, score in enumerate(row.tolist()) if score > MASKED_SCORE and j != at_key]
+    if row[at_key] <= MASKED_SCORE:
+        reason = "it comes later" if at_key > at_query else "it is out of the layer's window"
+        raise InputError(f"Query {at_query} cannot attend to key {at_key}: {reason}.")
     if not visible:
         raise InputError(f"Query {at_query} sees key {at_key} alone: there is nothing to explain.")
     read = _read_sides(model, stream, site)
@@ -113,7 +113,7 @@ def explain_place(
     query_side = scale * queries @ contrast.sum(0)
     total = float(row[at_key] - row[visible].mean())
     off = max(abs(float(side.sum()) - total) for side in (key_side, query_side))
-    if off > TOLERANCE * max(1.0, abs(total), float(row[[at_key, *visible]].abs().max())):
+    if off > SCORE_REL_TOL * max(1.0, abs(total), float(row[[at_key, *visible]].abs().max())):
         raise refusal(model, f"the parts of the score miss it by {off:.2g}")
     data = xr.Dataset(
         {"key_side": ("part", key_side.numpy()), "query_side": ("part", query_side.numpy())},
@@ -150,7 +150,7 @@ def _site(model: Model, place: ScorePosition) -> Site:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """Queries and keys of a layer, part by part."""
+    """Queries and keys of a layer, by part of the stream."""
 
     parts: tuple[StreamTerm, ...]
     queries: Tensor
@@ -160,7 +160,7 @@ class _Sides:
 
 
 def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
-    """Feed the attention module each part as a row, and read its queries and keys."""
+    """Run the attention module with each part as a row; return its queries and keys."""
     module = model.module.get_submodule(site.module)
     call = next((c for c in stream.calls if c.name == site.module), None)
     if call is None:
@@ -181,15 +181,15 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
         *parts,
     )
     sides = []
-    for read, real, what in ((queries, captured.queries, "queries"), (keys, captured.keys, "keys")):
+    for read, real, name in ((queries, captured.queries, "queries"), (keys, captured.keys, "keys")):
         assert real is not None
         by_part = torch.cat((read[:1], read[1:] - read[:1]))
         expected = real[0].double().cpu()
         off = float((by_part.sum(0) - expected).abs().max())
-        if off > TOLERANCE * max(1.0, float(expected.abs().max())):
+        if off > SCORE_REL_TOL * max(1.0, float(expected.abs().max())):
             raise refusal(
                 model,
-                f"the {what} of layer {site.layer} are not affine in its input (a norm on them?): "
+                f"the {name} of layer {site.layer} are not affine in its input (a norm on them?): "
                 f"the parts miss them by {off:.2g}",
             )
         sides.append(by_part)
@@ -197,7 +197,7 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
 
 
 def _normed(norm: Norm | None, values: Tensor, entering: Tensor) -> tuple[Tensor, Tensor]:
-    """`part position unit` behind the frozen norm, and the norm's bias."""
+    """Return `part position unit` after the norm with its scale frozen, and the norm's bias."""
     if norm is None:
         return values, torch.zeros(values.shape[-1], dtype=values.dtype)
     return norm.frozen(values, entering), norm.bias
@@ -206,7 +206,7 @@ def _normed(norm: Norm | None, values: Tensor, entering: Tensor) -> tuple[Tensor
 def _run_rows(
     model: Model, module: nn.Module, site: Site, rows: Tensor, call: Call
 ) -> tuple[Tensor, Tensor]:
-    """`row head position neuron` and `row group position neuron`: queries and keys of rows."""
+    """Return the queries (`row head position neuron`) and keys (`row group …`) of rows."""
     kept: list[Attention] = []
 
     def keep(attention: Attention) -> None:
@@ -214,11 +214,11 @@ def _run_rows(
             kept.append(attention)
 
     args, kwargs = map_tensors((call.args, dict(call.kwargs)), lambda x: repeat_rows(x, len(rows)))
-    given = rows.to(model.module.device)
+    hidden = rows.to(model.module.device)
     if not args:
-        kwargs[_hidden_name(kwargs)] = given
+        kwargs[_hidden_name(kwargs)] = hidden
     else:
-        args = (given, *args[1:])
+        args = (hidden, *args[1:])
     try:
         with torch.inference_mode(), model.tapped(keep):
             module(*args, **kwargs)
@@ -230,5 +230,5 @@ def _run_rows(
 
 
 def _hidden_name(kwargs: Mapping[str, object]) -> str:
-    """The first tensor among named arguments is what the module attends over."""
+    """Return the name of the first tensor argument: the hidden states."""
     return next(name for name, value in kwargs.items() if isinstance(value, Tensor))

@@ -1,16 +1,9 @@
-"""`headscope.importance`: how much a model's own loss depends on its attention.
+"""`headscope.importance` and `headscope.check_importance`: gradients of the loss by attention.
 
-A check of gradient importance: remove the attention, and measure the loss again.
-
-Clark et al. take a small gradient to mean that attention there does not matter. Here an edit
-takes away the attention of one head to one class of keys, and the loss is measured again on the
-same documents: after removing a small part, where a correct gradient must be right, and after
-removing all of it, where it may be wrong.
-
-How well gradients predict what removal does: correlations over heads, with intervals.
-
-Pure statistics on arrays, document by document. Intervals leave out one whole text at a time
-(the delete-one jackknife), because pieces of one text are not independent draws.
+Clark et al. read a small gradient as attention that does not matter. The check removes the
+attention of one head to one class of keys and measures the loss again: after a small part, where
+a correct gradient must be right, and after all of it, where it may be wrong. Intervals delete
+one whole text at a time, because segments of one text are not independent.
 """
 
 from __future__ import annotations
@@ -65,20 +58,18 @@ def importance(
     seed: int = 0,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """How much a model's loss depends on attention to each class of keys, head by head.
+    """Measure the gradient of the loss for attention to each class of keys, by head.
 
-    Each document takes one forward and one backward pass, with the parameters frozen; a layer's
-    gradients are summed as soon as they are known. The run is planned, sharded, resumed and
-    merged as `headscope.analyze` does it.
+    Each document takes one forward and one backward pass, with frozen parameters. The run is
+    planned, sharded, resumed and merged as in `headscope.analyze`.
 
     Args:
-        model: a language model or classifier, or what `headscope.load` takes.
-        corpus: the documents, or what `headscope.read` takes (files by sentence).
-        target: what the loss is about instead of the model's own objective: a label of a
-            classifier (the one it finds likeliest by default), the token after each text (or at
-            its masks), or a function of the model's output, at the top of a module, which
-            returns one number for each row.
-        seed: decides which tokens an encoder has to guess.
+        model: language model or classifier, or an argument of `headscope.load`.
+        corpus: documents, or an argument of `headscope.read` (files by sentence).
+        target: target of the loss instead of the model's objective: a classifier's label (by
+            default its top prediction), the token after each text (or at its masks), or a
+            function at the top of a module that returns one number for each row of the output.
+        seed: seed of the tokens that an encoder has to predict.
         options: see `RunOptions`. By default a document has at most 128 tokens and a
             batch 512: logits take most of the memory, three arrays of tokens × vocabulary.
 
@@ -86,7 +77,7 @@ def importance(
         `importance` and `removal_estimate` over layer, head and class of keys, and `loss`.
 
     Raises:
-        MissingObjective: the model predicts nothing, so it has no loss.
+        MissingObjective: the model lacks a prediction head, and so a loss.
     """
     model = as_model(model)
     scalar = name_scalar(target) if callable(target) else None
@@ -99,21 +90,21 @@ def importance(
 
 
 CORRELATIONS = ("r", "rho", "r_importance", "rho_importance")
-LIMIT = 1 - 1e-15
-"""The largest r that has a z."""
+MAX_R = 1 - 1e-15
+"""Largest r with a finite z."""
 
 
 @dataclass(frozen=True, eq=False)
 class RemovalComparison:
-    """What gradients predict and what removal does, for the same documents and heads.
+    """Gradient estimates and removal effects for the same documents and heads.
 
     Attributes:
         estimates: `document head class`, −Σ a·∂L/∂a.
         gradients: `document head class`, sums of |∂L/∂a|.
-        pairs: `document head class`, how many pairs of query and key those sums are over.
-        rises: `document head class level`, by how much the loss rises.
-        levels: `level`, the share of the attention that was removed.
-        sources: `document`, equal for pieces of the same text.
+        pairs: `document head class`, numbers of query-key pairs in those sums.
+        rises: `document head class level`, rises of the loss.
+        levels: `level`, removed shares of the attention.
+        sources: `document`, equal for segments of one text.
     """
 
     estimates: np.ndarray
@@ -124,21 +115,24 @@ class RemovalComparison:
     sources: np.ndarray
 
 
-def correlate_with_removal(paired: RemovalComparison) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """For each name, its values and their interval (`bound …`).
+def correlate_with_removal(
+    comparison: RemovalComparison,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the values and interval (`bound …`) of each statistic.
 
     For each head and class: `rise` (at each level), `removal_estimate` and `importance`. For each
     class and level, over heads: `r` and `rho` (Pearson and Spearman of the signed estimate and the
     signed rise), `r_importance` and `rho_importance` (of mean |∂L/∂a| and |rise|), and `error`,
     Σ |rise − level·estimate| / Σ |rise|.
     """
-    values = _numbers(paired, np.ones((1, len(paired.estimates))))
-    texts, text_of = np.unique(paired.sources, return_inverse=True)
+    values = _statistics(comparison, np.ones((1, len(comparison.estimates))))
+    texts, text_of = np.unique(comparison.sources, return_inverse=True)
     if len(texts) < 2:
         return {name: (v[0], np.full((2, *v.shape[1:]), np.nan)) for name, v in values.items()}
     # One text at a time: the ranks of all at once would take gigabytes.
     rests = [
-        _numbers(paired, (text_of != text).astype(np.float64)[None]) for text in range(len(texts))
+        _statistics(comparison, (text_of != text).astype(np.float64)[None])
+        for text in range(len(texts))
     ]
     sizes = np.bincount(text_of)
     intervals = {}
@@ -149,30 +143,31 @@ def correlate_with_removal(paired: RemovalComparison) -> dict[str, tuple[np.ndar
 
 
 def _bounds(value: np.ndarray, without: np.ndarray, sizes: np.ndarray, *, is_r: bool) -> np.ndarray:
-    """`bound …`; correlations on Fisher's z, where they are about normal."""
+    """Return `bound …`; correlations on Fisher's z, where they are about normal."""
     if not is_r:
         return interval(jackknife_from_values(value, without, sizes)).bounds
-    of_z, without_z = (np.arctanh(np.clip(x, -LIMIT, LIMIT)) for x in (value, without))
-    bounds: np.ndarray = np.tanh(interval(jackknife_from_values(of_z, without_z, sizes)).bounds)
+    z, without_z = (np.arctanh(np.clip(x, -MAX_R, MAX_R)) for x in (value, without))
+    bounds: np.ndarray = np.tanh(interval(jackknife_from_values(z, without_z, sizes)).bounds)
     return bounds
 
 
-def _numbers(paired: RemovalComparison, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """`row …`: in each row, `weights` (`row document`) say how much each document counts."""
+def _statistics(comparison: RemovalComparison, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Return `row …` with the documents weighted by `weights` (`row document`)."""
     share = weights / weights.sum(1, keepdims=True)
-    rises = np.tensordot(share, paired.rises, 1)
-    estimates = np.tensordot(share, paired.estimates, 1)
+    rises = np.tensordot(share, comparison.rises, 1)
+    estimates = np.tensordot(share, comparison.estimates, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gradients = np.tensordot(share, paired.gradients, 1) / np.tensordot(share, paired.pairs, 1)
-        foretold = estimates[..., None] * paired.levels
-        error = np.abs(rises - foretold).sum(1) / np.abs(rises).sum(1)
+        sums, pairs = (np.tensordot(share, x, 1) for x in (comparison.gradients, comparison.pairs))
+        gradients = sums / pairs
+        predicted = estimates[..., None] * comparison.levels
+        error = np.abs(rises - predicted).sum(1) / np.abs(rises).sum(1)
     steep = np.broadcast_to(gradients[..., None], rises.shape)
     return {
         "rise": rises,
         "removal_estimate": estimates,
         "importance": gradients,
-        "r": correlation(foretold, rises, axis=1),
-        "rho": correlation(ranks(foretold, axis=1), ranks(rises, axis=1), axis=1),
+        "r": correlation(predicted, rises, axis=1),
+        "rho": correlation(ranks(predicted, axis=1), ranks(rises, axis=1), axis=1),
         "r_importance": correlation(steep, np.abs(rises), axis=1),
         "rho_importance": correlation(ranks(steep, axis=1), ranks(np.abs(rises), axis=1), axis=1),
         "error": error,
@@ -180,9 +175,9 @@ def _numbers(paired: RemovalComparison, weights: np.ndarray) -> dict[str, np.nda
 
 
 LEVELS = (0.05, 0.5, 1.0)
-NAMES = {
+STATISTICS = {
     "rise": ("rise of a document's loss", "nats"),
-    "removal_estimate": ("its rise if all is removed, to first order", "nats"),
+    "removal_estimate": ("first-order rise if all is removed", "nats"),
     "importance": ("mean |∂L/∂a|", "nats per unit of attention"),
     "r": ("Pearson's r over heads of estimate and rise", ""),
     "rho": ("Spearman's ρ over heads of estimate and rise", ""),
@@ -206,40 +201,38 @@ def check_importance(
     batch_tokens: int = 1024,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """What gradients predict about attention, beside what happens when it is removed.
+    """Compare gradient estimates with the rise of the loss after removing attention.
 
-    For every head, class of keys and level, the attention to the class is scaled by
-    1 − level and the loss measured again; differences are taken document by document. A
-    gradient describes small changes: if it is right, then at a level near 0 the rise of the
-    loss, divided by the level, equals the estimate. Whether full removal (level 1) follows the
-    estimate is a question about the model.
+    For every head, class of keys and level, the attention to the class is scaled by 1 − level and
+    the loss is measured again, document by document. A correct gradient equals the rise divided
+    by the level, for a level near 0. At level 1 the comparison tests linearity of the model.
 
     Every head, class and level costs one pass through the head's layer and those after it: give
     a few dozen documents, and a sample of heads.
 
     Args:
-        model: a language model or classifier, or what `headscope.load` takes.
+        model: language model or classifier, or an argument of `headscope.load`.
         corpus: documents; `corpus.sample(32)` of a large one.
         classes: classes of keys; by default all but "punctuation" and "rest".
-        heads: pairs of layer and head, or how many heads to draw from each layer; all by default.
-        target: what the loss is about, as in `headscope.importance`; any function will do here.
+        heads: pairs of layer and head, or a number of random heads per layer; all by default.
+        target: target of the loss, as in `headscope.importance`; here any function.
         levels: shares of the attention to remove, above 0, at most 1.
-        renormalized: scale up the rest of each row so that the row keeps its sum, as if the class
-            had been masked before the softmax. By default nothing else changes.
-        seed: decides which tokens an encoder has to guess, and which heads are drawn.
+        renormalized: rescale the remaining weights so that each row keeps its sum, as if the
+            class had been masked before the softmax.
+        seed: seed of the tokens that an encoder has to predict, and of the drawn heads.
         max_tokens: longer documents are cut.
         batch_tokens: tokens of a batch.
         progress: show progress; by default on a terminal.
 
     Returns:
-        For each `layer`, `head` and `key_class`, NaN for heads not asked for: `rise` (the mean
-        rise of a document's loss, at each `level`), `removal_estimate` (−Σ a·∂L/∂a: the rise if
-        all is removed, to first order), `importance` (mean |∂L/∂a|) and `class_share`.
+        For each `layer`, `head` and `key_class`, NaN for heads not requested: `rise` (the mean
+        rise of a document's loss, at each `level`), `removal_estimate` (−Σ a·∂L/∂a: the
+        first-order rise if all is removed), `importance` (mean |∂L/∂a|) and `class_share`.
         For each `key_class` and `level`, over heads: `r` and `rho`, Pearson and Spearman of the
         estimate and the rise, both signed; `r_importance` and `rho_importance`, the same of mean
-        |∂L/∂a| and |rise|; `error`, Σ |rise − level·estimate| / Σ |rise|: 0 if the estimate
-        is right, 1 if it is no better than always saying 0. All but `class_share` have an
-        `_interval`: 95 %, a jackknife over texts. And the `loss`.
+        |∂L/∂a| and |rise|; `error`, Σ |rise − level·estimate| / Σ |rise|: 0 for a perfect
+        estimate, 1 for an estimate of 0. All but `class_share` have an `_interval`: 95 %, a
+        jackknife over texts. And the `loss`.
     """
     model = as_model(model)
     scalar = target if callable(target) else None
@@ -249,31 +242,30 @@ def check_importance(
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r}; expected shares above 0 and at most 1.")
     settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
-    known = key_classes_of(model)
-    axes = axes_for(survey(corpus, settings), settings, known)
-    chosen = [n for n in known if n not in ("punctuation", "rest")] if classes is None else classes
+    names = key_classes_of(model)
+    axes = axes_for(survey(corpus, settings), settings, names)
+    chosen = [n for n in names if n not in ("punctuation", "rest")] if classes is None else classes
     for name in chosen:
-        if name not in known:
-            raise UnknownName.of("class of keys", name, known)
-    study = _RemovalRun(
+        if name not in names:
+            raise UnknownName.of("class of keys", name, names)
+    run = _RemovalRun(
         model,
         Encoder(model, axes, settings),
         tuple(chosen),
-        tuple(known.index(name) for name in chosen),
-        _wanted(model, heads, seed),
+        tuple(names.index(name) for name in chosen),
+        _choose_heads(model, heads, seed),
         tuple(levels),
         renormalized,
         seed,
         answer,
         scalar,
     )
-    return study.run(corpus, progress)
+    return run.run(corpus, progress)
 
 
-def _wanted(
+def _choose_heads(
     model: Model, heads: Sequence[tuple[int, int]] | int | None, seed: int
 ) -> tuple[tuple[int, int], ...]:
-    """The heads to check, layer by layer."""
     if heads is None or isinstance(heads, int):
         if heads is not None and heads < 1:
             raise InputError(f"heads={heads}; expected at least 1 head of each layer.")
@@ -292,7 +284,7 @@ def _wanted(
 
 @dataclass(frozen=True, eq=False)
 class _RemovalRun:
-    """One call of `check_importance`."""
+    """Options of one call of `check_importance`."""
 
     model: Model
     encoder: Encoder
@@ -312,26 +304,26 @@ class _RemovalRun:
         if not documents:
             raise InputError("There is nothing to predict in these documents: give longer ones.")
         meter = Meter(len(documents) * len(self.heads), shown=progress)
-        parts: dict[str, list[np.ndarray]] = {}
+        arrays_by_name: dict[str, list[np.ndarray]] = {}
         try:
             for members in self.encoder.batches(documents):
                 inputs, batch = self.encoder.batch(members)
-                posed, labels = question(self.model, inputs, batch, self.seed, self.target)
-                arrays = self._gradients(posed, labels, batch)
-                arrays["rises"] = self._rises(posed, labels, batch, meter)
+                questions, labels = question(self.model, inputs, batch, self.seed, self.target)
+                arrays = self._gradients(questions, labels, batch)
+                arrays["rises"] = self._rises(questions, labels, batch, meter)
                 arrays["sources"] = np.array([d.part_of or d.id for d in batch.documents])
                 for name, array in arrays.items():
-                    parts.setdefault(name, []).append(array)
+                    arrays_by_name.setdefault(name, []).append(array)
         finally:
             meter.close()
         return self._dataset(
-            corpus.name, {name: np.concatenate(arrays) for name, arrays in parts.items()}
+            corpus.name, {name: np.concatenate(arrays) for name, arrays in arrays_by_name.items()}
         )
 
     def _gradients(
-        self, posed: dict[str, Tensor], labels: Tensor, batch: Batch
+        self, questions: dict[str, Tensor], labels: Tensor, batch: Batch
     ) -> dict[str, np.ndarray]:
-        """`document head class`: sums over gradients and over attention; and the losses."""
+        """Return sums of gradients and attention (`document head class`), and the losses."""
         metrics = (
             (RemovalEstimate(renormalized=self.renormalized), "estimates", "documents"),
             (Importance(seed=self.seed), "gradients", "pairs"),
@@ -343,32 +335,32 @@ class _RemovalRun:
         def read_layer(attention: Attention) -> None:
             if attention.block != self.model.info.blocks[0]:
                 return
-            reading = LayerData(attention, known)
+            layer_data = LayerData(attention, with_losses)
             rows = [row for row, (layer, _) in enumerate(self.heads) if layer == attention.layer]
             heads = [self.heads[row][1] for row in rows]
             for metric, *names in metrics:
-                for name, part in zip(names, metric.rows(reading)[:2], strict=True):
+                for name, part in zip(names, metric.rows(layer_data)[:2], strict=True):
                     by_class = part[..., None].expand(-1, -1, 1) if part.ndim == 2 else part
                     columns = self.columns if part.ndim == 3 else [0]
                     sums[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()
 
-        with with_loss(self.model, posed, labels, self.scalar) as (losses, backward):
-            known = replace(batch, losses=losses)
+        with with_loss(self.model, questions, labels, self.scalar) as (losses, backward):
+            with_losses = replace(batch, losses=losses)
             backward(read_layer)
         return {**sums, "losses": losses}
 
     def _rises(
-        self, posed: dict[str, Tensor], labels: Tensor, batch: Batch, meter: Meter
+        self, questions: dict[str, Tensor], labels: Tensor, batch: Batch, meter: Meter
     ) -> np.ndarray:
-        """`document head class level`: by how much each document's loss rises."""
+        """Return `document head class level`: the rise of each document's loss."""
         classes = batch.key_sequences(self.model.info.blocks[0]).classes
         assert classes is not None
         layers = layer_modules(self.model)
         with recorded(layers) as kept:
-            before = self._losses(posed, labels)
+            before = self._losses(questions, labels)
         rises = np.zeros((len(batch), len(self.heads), len(self.columns), len(self.levels)))
         for row, (layer, head) in enumerate(self.heads):
-            for at, (column, level) in enumerate(product(self.columns, self.levels)):
+            for cell, (column, level) in enumerate(product(self.columns, self.levels)):
                 members = classes[..., column]
                 if not members.any():
                     continue
@@ -380,35 +372,31 @@ class _RemovalRun:
                     renormalized=self.renormalized,
                 )
                 with self.model.edit(edit), replayed(layers, kept, layer):
-                    after = self._losses(posed, labels)
-                rises[:, row].reshape(len(batch), -1)[:, at] = after - before
+                    after = self._losses(questions, labels)
+                rises[:, row].reshape(len(batch), -1)[:, cell] = after - before
             meter.advance(len(batch))
         return rises
 
     def _losses(self, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
-        """`document`: the mean loss over its predicted tokens."""
+        """Return `document`: the mean loss over its predicted tokens."""
         with torch.inference_mode(), self.model.tapped(returns_weights=False):
             outputs = self.model.module(**self.model.to_device(inputs))
             losses = measure_losses(outputs, labels, self.scalar).double().cpu().numpy()
         return np.asarray(losses[:, 0] / losses[:, 1])
 
     def _dataset(self, corpus: str, sums: dict[str, np.ndarray]) -> xr.Dataset:
-        """The dataset of all heads of the model; NaN for heads not asked for."""
-        by_head = ("at", "key_class", "level")
+        """Return the dataset of all heads of the model; NaN for heads not requested."""
+        by_head = ("place", "key_class", "level")
         over_heads = by_head[1:]
-        paired = RemovalComparison(
-            sums["estimates"],
-            sums["gradients"],
-            sums["pairs"],
-            sums["rises"],
-            np.array(self.levels),
-            sums["sources"],
+        names = ("estimates", "gradients", "pairs", "rises", "sources")
+        comparison = RemovalComparison(
+            levels=np.array(self.levels), **{name: sums[name] for name in names}
         )
         variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, str]]] = {}
-        for name, (value, bounds) in correlate_with_removal(paired).items():
+        for name, (value, bounds) in correlate_with_removal(comparison).items():
             dims = {"rise": by_head, "removal_estimate": by_head[:2], "importance": by_head[:2]}
             axes = dims.get(name, over_heads)
-            attrs = {"long_name": NAMES[name][0], "units": NAMES[name][1]}
+            attrs = {"long_name": STATISTICS[name][0], "units": STATISTICS[name][1]}
             variables[name] = (axes, value, attrs)
             variables[f"{name}_interval"] = (("bound", *axes), bounds, attrs)
         share = sums["attention"].sum(0) / sums["queries"].sum(0)
@@ -418,8 +406,8 @@ class _RemovalRun:
         data = xr.Dataset(
             variables,
             coords={
-                "layer": ("at", [layer for layer, _ in self.heads]),
-                "head": ("at", [head for _, head in self.heads]),
+                "layer": ("place", [layer for layer, _ in self.heads]),
+                "head": ("place", [head for _, head in self.heads]),
                 "key_class": list(self.classes),
                 "level": list(self.levels),
                 "bound": list(BOUNDS),
@@ -436,4 +424,5 @@ class _RemovalRun:
                 "max_tokens": self.encoder.settings.max_tokens,
             },
         )
-        return data.set_index(at=["layer", "head"]).unstack("at").transpose("layer", "head", ...)
+        indexed = data.set_index(place=["layer", "head"])
+        return indexed.unstack("place").transpose("layer", "head", ...)

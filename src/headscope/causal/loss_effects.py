@@ -1,9 +1,9 @@
-"""What each head does to the loss of a corpus, and what removing heads in an order does."""
+"""Effects of heads on the loss of a corpus, and pruning curves."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,19 +26,19 @@ from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
 from headscope.run.shard import can_ask, question
 from headscope.statistics.intervals import interval, p_differs
-from headscope.statistics.jackknife import Jackknife, ratio_jackknife
+from headscope.statistics.jackknife import ratio_jackknife
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
 
 @dataclass(frozen=True, eq=False)
 class LossEffects:
-    """By how much the loss per predicted token rises without each set of heads."""
+    """Rise of the loss per predicted token without each set of heads."""
 
     mean: np.ndarray
     intervals: np.ndarray
     """`3 set`: low, high, p."""
-    about: dict[str, str | int | float]
+    attributes: dict[str, str | int | float]
 
 
 def effects_on_loss(
@@ -51,14 +51,15 @@ def effects_on_loss(
     seed: int,
     progress: bool | None,
 ) -> LossEffects:
-    """The rise of the loss without each set, as a ratio of sums over the corpus."""
+    """Return the rise of the loss without each set, as a ratio of sums over the corpus."""
     rises, tokens, losses = _rises(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
     jackknife = ratio_jackknife(rises, tokens[:, None])
+    bounds = interval(jackknife)
     return LossEffects(
         jackknife.value,
-        _bounds(jackknife),
+        np.stack([bounds.low, bounds.high, p_differs(jackknife)]),
         {
             "model": model.name,
             "corpus": corpus.name,
@@ -94,40 +95,40 @@ def prune_heads(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """How the loss rises as heads are removed one after another: a pruning curve.
+    """Measure the loss as heads are removed one after another: a pruning curve.
 
-    Heads can stand in for one another, so effects of single heads do not add up: this removes
-    them together. Michel et al. 2019, section 4; Voita et al. 2019.
+    Heads can replace one another, so effects of single heads do not add up. This function removes
+    heads together. Michel et al. 2019, section 4; Voita et al. 2019.
 
     Args:
-        model: a model with a loss, or what `headscope.load` takes.
-        corpus: documents; other ones than the order was found on, for an honest curve.
-        order: effects of heads, which are then removed from the smallest size on; or pairs of
-            layer and head in the order of their removal.
-        steps: at how many numbers of removed heads the loss is measured.
+        model: model with a loss, or an argument of `headscope.load`.
+        corpus: documents; use others than those that gave the order, to avoid selection bias.
+        order: effects of heads, removed from the smallest absolute value on; or pairs of layer
+            and head in the order of their removal.
+        steps: number of measured points.
         ablation: `zero`, or `mean` over `reference`.
         reference: texts to take means over.
         max_tokens: longer documents are cut.
-        seed: decides which tokens an encoder has to guess.
+        seed: seed of the tokens that an encoder has to predict.
         progress: show progress; by default on a terminal.
 
     Returns:
         `loss` over `removed`, `rise` over the whole model with `rise_low` and `rise_high`, and
-        the `head` that was removed last.
+        the `head` removed last.
     """
     model = as_model(model)
     corpus = as_corpus(corpus)
     block = model.wiring.main_block()
-    listed = _order(model, order)
-    numbers = np.unique(np.linspace(0, len(listed), whole_number("steps", steps) + 1).round())
+    removed = _order(model, order)
+    numbers = np.unique(np.linspace(0, len(removed), whole_number("steps", steps) + 1).round())
     counts = [int(n) for n in numbers if n > 0]
-    sets = [tuple(sorted(listed[:n])) for n in counts]
+    sets = [tuple(sorted(removed[:n])) for n in counts]
     replacement = make_replacement(model, ablation, reference, block)
     measured = effects_on_loss(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
-    whole = float(measured.about["with"])
-    last = [f"L{layer} H{head}" for layer, head in (listed[n - 1] for n in counts)]
+    whole = float(measured.attributes["with"])
+    last = [f"L{layer} H{head}" for layer, head in (removed[n - 1] for n in counts)]
     rise = np.concatenate(([0.0], measured.mean))
     low, high = (np.concatenate(([0.0], bound)) for bound in measured.intervals[:2])
     return xr.Dataset(
@@ -138,7 +139,7 @@ def prune_heads(
             "rise_high": ("removed", high),
         },
         coords={"removed": [0, *counts], "head": ("removed", ["", *last])},
-        attrs={**measured.about, "ablation": ablation, "heads": len(listed)},
+        attrs={**measured.attributes, "ablation": ablation, "heads": len(removed)},
     )
 
 
@@ -146,18 +147,12 @@ def _order(model: Model, order: xr.DataArray | Sequence[tuple[int, int]]) -> lis
     if isinstance(order, xr.DataArray):
         if order.dims != ("layer", "head"):
             raise InputError(f"order has axes {order.dims}; expected effects over layer and head.")
-        pairs = [(layer, head) for layer, head, _ in reversed(rank(order))]
-        order = pairs
-    listed = list(order)
-    sets = head_sets(model, listed, model.wiring.main_block())
-    if len(sets) < len(listed) or any(len(heads) > 1 for heads in sets):
+        order = [(layer, head) for layer, head, _ in reversed(rank(order))]
+    removed = list(order)
+    sets = head_sets(model, removed, model.wiring.main_block())
+    if len(sets) < len(removed) or any(len(heads) > 1 for heads in sets):
         raise InputError("order should name each head to remove once, in pairs of layer and head.")
     return [head for (head,) in sets]
-
-
-def _bounds(jackknife: Jackknife) -> np.ndarray:
-    bounds = interval(jackknife)
-    return np.stack([bounds.low, bounds.high, p_differs(jackknife)])
 
 
 def _rises(
@@ -170,52 +165,39 @@ def _rises(
     seed: int,
     progress: bool | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`text set`, `text` and `text`: rises of summed losses, predicted tokens, losses."""
+    """Return rises of summed losses (`text set`), predicted tokens and losses (`text`)."""
     model.require_objective("An effect on the loss")
     sources: dict[str, int] = {}
     sums: list[np.ndarray] = []
     tokens: list[int] = []
     losses: list[float] = []
-    documents = list(_asked(model, corpus, max_tokens, seed))
+    documents = list(_documents(model, corpus, max_tokens, seed))
     if not documents:
         raise InputError("There is nothing to predict in these documents: give longer ones.")
     meter = Meter(len(documents) * len(sets), shown=progress)
     try:
         for source, inputs, labels in documents:
-            rise, loss = _of_document(model, inputs, labels, sets, replacement, meter.advance)
-            at = sources.setdefault(source, len(sources))
-            if at == len(sums):
+            ablation = BatchedAblation(ForwardPass(model, inputs, None), replacement.block)
+            base = ablation.base(lambda *_, labels=labels: LossSum(labels))
+            value = float(base.value)
+            rise = ablation.values(base, sets, replacement.edit, meter.advance) - value
+            index = sources.setdefault(source, len(sources))
+            if index == len(sums):
                 sums.append(np.zeros(len(sets)))
                 tokens.append(0)
                 losses.append(0.0)
-            sums[at] += rise
-            tokens[at] += int((labels != NOTHING).sum())
-            losses[at] += loss
+            sums[index] += rise
+            tokens[index] += int((labels != NOTHING).sum())
+            losses[index] += value
     finally:
         meter.close()
     return np.stack(sums), np.array(tokens, dtype=np.float64), np.array(losses)
 
 
-def _of_document(
-    model: Model,
-    inputs: dict[str, Tensor],
-    labels: Tensor,
-    sets: Sequence[HeadSet],
-    replacement: Replacement,
-    advance: Callable[[int], None],
-) -> tuple[np.ndarray, float]:
-    rows = BatchedAblation(ForwardPass(model, inputs, None), replacement.block)
-    base = rows.base(lambda *_: LossSum(labels))
-    value = float(base.value)
-    return rows.values(base, sets, replacement.edit, advance) - value, value
-
-
-def _asked(
+def _documents(
     model: Model, corpus: Corpus, max_tokens: int, seed: int
 ) -> Iterator[tuple[str, dict[str, Tensor], Tensor]]:
-    """Documents one by one, with what is to be predicted in them; pieces of one text share a
-    source.
-    """
+    """Yield source, inputs and labels of each document; parts of one text share a source."""
     settings = Settings(max_tokens=token_limit(model, max_tokens))
     encoder = Encoder(
         model, axes_for(survey(corpus, settings), settings, key_classes_of(model)), settings
@@ -224,6 +206,6 @@ def _asked(
         if not can_ask(model, encoded):
             continue
         inputs, batch = encoder.batch([encoded])
-        posed, labels = question(model, inputs, batch, seed)
+        questions, labels = question(model, inputs, batch, seed)
         document = encoded.numbered[1]
-        yield document.part_of or document.id, posed, torch.as_tensor(labels)
+        yield document.part_of or document.id, questions, torch.as_tensor(labels)

@@ -1,4 +1,4 @@
-"""`headscope.patch`: the heads that carry the difference between two texts."""
+"""`headscope.patch`: activation patching of head outputs between two texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import expect, whole_number
 from headscope.attention import Attention, BlockName
-from headscope.causal.ablation import head_sets
+from headscope.causal.ablation import head_grid, head_sets
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, Head, HeadSet
-from headscope.causal.effects import output_gradients, read_text
+from headscope.causal.effects import one_each, output_gradients, read_text
 from headscope.causal.readout import LogitDifference, Readout, find_position, make_answer
 from headscope.errors import InputError
 from headscope.model.edits import Edit, ReplaceRows
@@ -42,111 +42,110 @@ def patch(
     block: BlockName | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Which heads carry the difference between two texts: each head's output in the one run is
-    replaced by that of the other.
+    """Replace each head's output by its output in the other text of a pair (activation patching).
 
     m = logit(target) − logit(foil); the gap of a pair is m(first text) − m(second text). A head's
     share of the gap is Σ sign(gap) · (m − m with the head's output of the other text) / Σ |gap|
-    over pairs, never a mean of ratios: pairs without a gap would blow it up. The shares of heads
-    need not sum to 1.
+    over pairs. It is a ratio of sums, because pairs without a gap would dominate a mean of
+    ratios. The shares of heads need not sum to 1.
 
-    All heads are ranked by attribution patching, Σ (z′ − z) · ∂m/∂z, from one backward pass for
-    each pair; it ranks well and misses single heads by factors of 2 to 4, so the top heads are
-    run exactly.
+    All heads are ranked by attribution patching, Σ (z′ − z) · ∂m/∂z, with one backward pass for
+    each pair. The estimate ranks well and misses single heads by factors of 2 to 4, so the top
+    heads are run exactly.
 
     Vig et al. 2020 (causal mediation analysis); Meng et al. 2022; Nanda 2023 for the ranking.
 
     Args:
-        model: a model with logits, or what `headscope.load` takes.
-        pairs: two texts each, of equal numbers of tokens: contrasts such as a swapped name or
+        model: model with logits, or an argument of `headscope.load`.
+        pairs: pairs of texts of equal numbers of tokens: contrasts such as a swapped name or
             pronoun.
-        target: the answer of the first texts (the likeliest by default): one, or one each.
-        foil: the answer of the second texts (their likeliest by default), likewise.
-        position: of the prediction.
-        exact: how many heads to run exactly, from the top; `"all"` for every head.
-        heads: pairs of layer and head to run exactly instead of those at the top.
-        block: which attention in an encoder-decoder.
+        target: answer of the first texts (by default their top prediction): one, or one each.
+        foil: answer of the second texts (by default their top prediction): one, or one each.
+        position: position of the prediction.
+        exact: number of top heads to run exactly; `"all"` for every head.
+        heads: pairs of layer and head to run exactly instead of the top heads.
+        block: attention block of an encoder-decoder.
         progress: show progress; by default on a terminal.
 
     Returns:
-        `share` over layer and head (exact; NaN for heads that were not run) with `low` and `high`
-        (over pairs), `estimate` (all heads, to first order), and over `pair` the `gap`.
+        `share` over layer and head (exact; NaN for other heads) with `low` and `high` (over
+        pairs), `estimate` (all heads, first order), and over `pair` the `gap`.
 
     Raises:
-        InputError: a pair whose texts differ in their numbers of tokens, or without any gap.
+        InputError: the texts of a pair differ in their numbers of tokens, or no pair has a gap.
     """
     model = as_model(model)
     chosen = model.wiring.main_block() if block is None else block
-    listed = _checked(pairs)
-    targets, foils = _each(listed, target, "target"), _each(listed, foil, "foil")
+    text_pairs = _checked(pairs)
+    targets = one_each("pairs", len(text_pairs), target, "target")
+    foils = one_each("pairs", len(text_pairs), foil, "foil")
     sets = head_sets(model, None, chosen)
-    wanted = None if heads is None else head_sets(model, heads, chosen)
-    if any(len(members) > 1 for members in wanted or ()):
+    exact_sets = None if heads is None else head_sets(model, heads, chosen)
+    if any(len(members) > 1 for members in exact_sets or ()):
         raise InputError(f"heads={heads!r}; patching is of single heads: pairs of layer and head.")
-    several = [
-        _prepare(model, one, aim, other, position, chosen)
-        for one, aim, other in zip(listed, targets, foils, strict=True)
+    prepared = [
+        _prepare(model, texts, answer, other, position, chosen)
+        for texts, answer, other in zip(text_pairs, targets, foils, strict=True)
     ]
-    gaps = np.array([pair.gap for pair in several])
+    gaps = np.array([pair.gap for pair in prepared])
     if not np.abs(gaps).sum() > 0:
         raise InputError("The two texts of every pair give the same logits: there is no gap.")
-    estimates = np.stack([pair.estimates(sets) for pair in several])
+    estimates = np.stack([pair.estimates(sets) for pair in prepared])
     estimate = ratio_jackknife(_signed(estimates, gaps), np.abs(gaps)[:, None])
     n = len(sets) if exact == "all" else min(whole_number("exact", exact), len(sets))
     top = np.argsort(-np.abs(estimate.value), kind="stable")[:n]
-    if wanted is not None:
-        top = np.array([sets.index(one) for one in wanted])
-    meter = Meter(len(several) * len(top), shown=progress)
+    if exact_sets is not None:
+        top = np.array([sets.index(members) for members in exact_sets])
+    meter = Meter(len(prepared) * len(top), shown=progress)
     try:
-        moved = np.stack([pair.exact([sets[i] for i in top], meter.advance) for pair in several])
+        moved = np.stack([pair.exact([sets[i] for i in top], meter.advance) for pair in prepared])
     finally:
         meter.close()
     share = ratio_jackknife(_signed(moved, gaps), np.abs(gaps)[:, None])
     bounds = interval(share)
-    grids = {
-        "share": (top, share.value),
-        "low": (top, bounds.low),
-        "high": (top, bounds.high),
-        "estimate": (np.arange(len(sets)), estimate.value),
-    }
     sites = model.wiring.of_block(chosen)
     layers = [site.layer for site in sites]
-    data = xr.Dataset(
+    n_heads = max(site.n_heads for site in sites)
+    top_sets = [sets[i] for i in top]
+    grids = {
+        "share": (top_sets, share.value),
+        "low": (top_sets, bounds.low),
+        "high": (top_sets, bounds.high),
+        "estimate": (sets, estimate.value),
+    }
+    variables = {
+        name: (("layer", "head"), head_grid(members, values, layers, n_heads))
+        for name, (members, values) in grids.items()
+    }
+    return xr.Dataset(
+        {**variables, "gap": ("pair", gaps)},
         coords={
             "layer": layers,
-            "head": np.arange(max(site.n_heads for site in sites)),
-            "pair": [" / ".join(pair) for pair in listed],
+            "head": np.arange(n_heads),
+            "pair": [" / ".join(pair) for pair in text_pairs],
         },
         attrs={
             "model": model.name,
             "block": chosen,
-            "pairs": len(listed),
+            "pairs": len(text_pairs),
             "number": "logit(target) − logit(foil)",
-            "targets": " | ".join(dict.fromkeys(pair.answer.names[0] for pair in several)),
-            "foils": " | ".join(dict.fromkeys(pair.answer.names[1] for pair in several)),
+            "targets": " | ".join(dict.fromkeys(pair.answer.names[0] for pair in prepared)),
+            "foils": " | ".join(dict.fromkeys(pair.answer.names[1] for pair in prepared)),
             "units": "share of the gap",
         },
     )
-    for name, (rows, values) in grids.items():
-        grid = np.full((len(layers), data.sizes["head"]), np.nan)
-        for number, value in zip(rows, values, strict=True):
-            ((layer, head),) = sets[number]
-            grid[layers.index(layer), head] = value
-        data[name] = (("layer", "head"), grid)
-    data["gap"] = ("pair", gaps)
-    return data
 
 
 def _signed(changes: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """`pair head`: by how much each change closes the gap; `changes` are m(patched) − m."""
+    """Return `pair head`: the closed part of the gap; `changes` are m(patched) − m."""
     return np.asarray(-np.sign(gaps)[:, None] * changes)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """A pair of texts, ready to be patched."""
+    """Pair of texts, with head outputs and gradients."""
 
-    rows: BatchedAblation
+    ablation: BatchedAblation
     answer: LogitDifference
     gap: float
     mine: dict[int, Tensor]
@@ -155,7 +154,7 @@ class _Pair:
     block: BlockName
 
     def estimates(self, sets: Sequence[HeadSet]) -> np.ndarray:
-        """`head`: Σ (z′ − z)·∂m/∂z."""
+        """Return `head`: Σ (z′ − z)·∂m/∂z."""
         by_layer = {
             layer: ((self.theirs[layer] - z) * self.gradients[layer]).sum((-1, -2)).double().cpu()
             for layer, z in self.mine.items()
@@ -163,9 +162,9 @@ class _Pair:
         return np.array([float(by_layer[layer][head]) for ((layer, head),) in sets])
 
     def exact(self, sets: Sequence[HeadSet], advance: Callable[[int], None]) -> np.ndarray:
-        """`head`: m with the other text's output of a head − m."""
-        base = self.rows.base(lambda *_: self.answer)
-        values = self.rows.values(base, sets, self._edit, advance)
+        """Return `head`: m with the other text's output of a head − m."""
+        base = self.ablation.base(lambda *_: self.answer)
+        values = self.ablation.values(base, sets, self._edit, advance)
         return values - float(base.value)
 
     def _edit(self, layer: int, rows: Sequence[int], sets: Sequence[HeadSet]) -> Edit:
@@ -205,8 +204,8 @@ def _prepare(
             "output at a position of the one has no place in the other. Give texts of equal "
             "length in tokens."
         )
-    at = find_position(model, stacks[0], position)
-    first, second = (ForwardPass(model, prepared, at) for prepared in inputs)
+    index = find_position(model, stacks[0], position)
+    first, second = (ForwardPass(model, prepared, index) for prepared in inputs)
     theirs, other_logits = _outputs(second, block)
 
     def make(_: ModelOutput, logits: Tensor | None) -> Readout:
@@ -219,7 +218,7 @@ def _prepare(
                 f"{answer_names(model, KINDS[objective], [number])[0]!r}: give a target and a foil "
                 "that differ."
             )
-        return make_answer(model, number, other, "logit", at)
+        return make_answer(model, number, other, "logit", index)
 
     answer, value, mine, gradients = output_gradients(first, make, block)
     assert isinstance(answer, LogitDifference)
@@ -228,7 +227,7 @@ def _prepare(
 
 
 def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Tensor]:
-    """By layer, `head query neuron`: the head outputs; and the logits at the position."""
+    """Return head outputs by layer (`head query neuron`), and the logits at the position."""
     outputs: dict[int, Tensor] = {}
 
     def keep(attention: Attention) -> None:
@@ -249,19 +248,11 @@ def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Te
 
 def _checked(pairs: TextPairs) -> list[tuple[str, str]]:
     expect("pairs", pairs, Iterable, "pairs of texts")
-    listed = list(pairs)
-    if not listed:
+    text_pairs = list(pairs)
+    if not text_pairs:
         raise InputError("There are no pairs: give at least one pair of texts.")
-    for pair in listed:
+    for pair in text_pairs:
         is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
         if not is_pair or not all(isinstance(text, str) for text in pair):
             raise InputError(f"{pair!r:.80} is not a pair of texts.")
-    return [(first, second) for first, second in listed]
-
-
-def _each(pairs: Sequence[tuple[str, str]], answers: object, name: str) -> list[str | int | None]:
-    if isinstance(answers, Sequence) and not isinstance(answers, str):
-        if len(answers) != len(pairs):
-            raise InputError(f"{len(pairs)} pairs, and {len(answers)} for {name}: give one each.")
-        return list(answers)
-    return [answers] * len(pairs)  # type: ignore[list-item]
+    return [(first, second) for first, second in text_pairs]

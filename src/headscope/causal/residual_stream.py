@@ -1,14 +1,9 @@
-"""The residual stream of a text as a sum of named parts, proved where the architecture allows it.
+"""Residual stream of a text as a sum of components, and `headscope.attribute`.
 
-What enters the first layer, what each head adds (z W_O^h), the bias of each output projection and
-what each MLP adds: together they are what enters a later layer. This holds where every layer adds
-the output of its attention and of one other module to its input as they are, and hands the sum
-on; norms behind the attention (Gemma 2, OLMo 2, BERT) or scaled residuals (Granite) break it, and
-are refused.
-
-Norms held fixed: with its scale frozen, a norm is linear, and passes on a sum part by part.
-
-`headscope.attribute`: a logit as a sum over heads, MLPs and the embedding.
+The input of the first layer, the outputs of heads (z W_O^h), the biases of output projections and
+the outputs of MLPs sum to the input of a later layer. The sum requires layers that add the output
+of their attention and of one other module to their input. Norms after the attention (Gemma 2,
+OLMo 2, BERT) or scaled residuals (Granite) break it, and are rejected.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ class Norm:
         weight: w.
         bias: b.
         epsilon: ε.
-        is_centered: is the mean taken away?
+        is_centered: whether the mean is subtracted.
     """
 
     weight: Tensor
@@ -51,12 +46,12 @@ class Norm:
     is_centered: bool
 
     def apply(self, x: Tensor) -> Tensor:
-        """Y of `… unit`."""
+        """Return y of `… unit`."""
         return self.frozen(x, x) + self.bias
 
-    def frozen(self, part: Tensor, at: Tensor) -> Tensor:
-        """What a part of `at` contributes to y − b, with the scale that `at` has."""
-        scale = (self._centered(at).square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+    def frozen(self, part: Tensor, total: Tensor) -> Tensor:
+        """Return the contribution of a part to y − b, with the scale of `total`."""
+        scale = (self._centered(total).square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
         return self._centered(part) * scale * self.weight
 
     def _centered(self, x: Tensor) -> Tensor:
@@ -64,8 +59,9 @@ class Norm:
 
 
 def fit_norm(module: nn.Module, captured: Tensor) -> Norm | None:
-    """The norm that a module is, proved on captured activations and on random ones at several
-    scales; None where it is none.
+    """Return the norm that a module computes; None if it is not a norm.
+
+    The norm is checked on captured activations and on random inputs at several scales.
     """
     rows = captured.detach().reshape(-1, captured.shape[-1])
     generator = torch.Generator().manual_seed(0)
@@ -73,48 +69,48 @@ def fit_norm(module: nn.Module, captured: Tensor) -> Norm | None:
     tried = [rows, random, 0.01 * random + 0.003, 30 * random - 1.0]
     with torch.inference_mode():
         bias = run_module(module, torch.zeros_like(rows[:1]))[0]
-        wanted = [run_module(module, x) for x in tried]
+        expected = [run_module(module, x) for x in tried]
     stated = {v for v in vars(module).values() if isinstance(v, float) and 0 < v < 1e-2}
     for is_centered in (False, True):
         for epsilon in (*sorted(stated), 0.0):
             plain = Norm(torch.ones_like(bias), torch.zeros_like(bias), epsilon, is_centered)
             unit = plain.apply(random.double())
-            weight = (unit * (wanted[1] - bias)).sum(0) / unit.square().sum(0)
+            weight = (unit * (expected[1] - bias)).sum(0) / unit.square().sum(0)
             norm = Norm(weight.clone(), bias.clone(), epsilon, is_centered)
             if all(
-                _is_close(norm.apply(x.double()), y) for x, y in zip(tried, wanted, strict=True)
+                _is_close(norm.apply(x.double()), y) for x, y in zip(tried, expected, strict=True)
             ):
                 return norm
     return None
 
 
-ROUNDINGS = 4
+STREAM_ROUNDINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTerm:
-    """A part of the residual stream."""
+    """Component of the residual stream."""
 
     name: str
     kind: str
     """`embedding`, `head`, `bias` or `mlp`."""
     layer: int
-    """−1 for what enters the first layer."""
+    """−1 for the input of the first layer."""
     head: int = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """One text's residual stream.
+    """Residual stream of one text.
 
     Attributes:
-        parts: what it is made of.
+        parts: components of the stream.
         values: `part position unit`, float64.
-        before: by layer, `position unit`: what enters it.
-        after: what leaves the last layer.
+        before: by layer, `position unit`: its input.
+        after: output of the last layer.
         calls: all calls of modules in the pass.
-        outputs: of the model.
-        attentions: by layer, what the tap read.
+        outputs: output of the model.
+        attentions: by layer, the tap's attention.
     """
 
     parts: tuple[StreamTerm, ...]
@@ -126,21 +122,21 @@ class Stream:
     attentions: Mapping[int, Attention]
 
     def below(self, layer: int) -> tuple[tuple[StreamTerm, ...], Tensor]:
-        """The parts of what enters a layer."""
+        """Return the components of a layer's input."""
         chosen = [i for i, part in enumerate(self.parts) if part.layer < layer]
         return tuple(self.parts[i] for i in chosen), self.values[chosen]
 
 
 def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
-    """Run a text and take its residual stream apart, with proof that the parts sum.
+    """Run a text, decompose its residual stream, and check that the components sum to it.
 
     Raises:
-        TapUnsupported: the architecture does not add its parts up, with what was seen.
+        TapUnsupported: the layers do not add up their components; the message has the reason.
     """
     refuse_half_precision(model)
     layers = layer_modules(model)
     if not layers:
-        raise refusal(model, "its layers share a module, or are no list of modules")
+        raise refusal(model, "its layers share a module, or are not a list of modules")
     attentions: dict[int, Attention] = {}
     block = model.wiring.main_block()
 
@@ -176,8 +172,9 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
             raise refusal(model, f"what enters layer {layer} is not what left the layer before it")
         before[layer], after = entering, leaving
         rest = leaving - entering - _rows(attended.returned)
-        # Where the stream is large (SmolLM2's first token), so is what its sums round away.
-        rounded = ROUNDINGS * torch.finfo(call.given.dtype).eps * (entering.abs() + leaving.abs())
+        # Where the stream is large (SmolLM2's first token), so are the roundings of its sums.
+        eps = torch.finfo(call.given.dtype).eps
+        rounded = STREAM_ROUNDINGS * eps * (entering.abs() + leaving.abs())
         if not any(_is_close(_rows(other.returned), rest, rounded) for other in calls
                    if other.name.startswith(f"{names[module]}.")
                    and other.returned.numel() == rest.numel()):  # fmt: skip
@@ -203,12 +200,13 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
 
 
 def find_norm(
-    model: Model, stream: Stream, given: Tensor, returned: Tensor, where: str
+    model: Model, stream: Stream, source: Tensor, returned: Tensor, place: str
 ) -> tuple[Norm | None, Tensor]:
-    """The one norm between two tensors of a pass, with `position unit` of its output; None where
-    they are equal.
+    """Return the norm between two tensors of a pass and its output (`position unit`).
+
+    The norm is None if the tensors are equal.
     """
-    entering, leaving = _rows(given), _rows(returned)
+    entering, leaving = _rows(source), _rows(returned)
     if entering.shape == leaving.shape and _is_close(entering, leaving):
         return None, leaving
     for call in stream.calls:
@@ -218,11 +216,11 @@ def find_norm(
             norm = fit_norm(call.module, call.given)
             if norm is not None:
                 return norm, leaving
-    raise refusal(model, f"{where} there is not one plain norm (LayerNorm or RMSNorm)")
+    raise refusal(model, f"{place} there is not one plain norm (LayerNorm or RMSNorm)")
 
 
 def refuse_half_precision(model: Model) -> None:
-    """Refuse a model whose numbers round more than sums can be proved to."""
+    """Raise TapUnsupported if the dtype is too coarse to check a sum."""
     dtype = model.module.dtype
     if torch.finfo(dtype).eps > REL_TOL:
         name = str(dtype).removeprefix("torch.")
@@ -233,7 +231,7 @@ def refuse_half_precision(model: Model) -> None:
 
 
 def refusal(model: Model, reason: str) -> TapUnsupported:
-    """The error of an architecture whose stream cannot be taken apart."""
+    """Return the error for an architecture whose stream cannot be decomposed."""
     return TapUnsupported(
         f"{model.name} ({model.info.family}) cannot be taken apart into what each part adds: "
         f"{reason}. hs.effects, which runs the model without a head, works for it."
@@ -241,7 +239,7 @@ def refusal(model: Model, reason: str) -> TapUnsupported:
 
 
 def _rows(tensor: Tensor) -> Tensor:
-    """`position unit`, float64, of one text."""
+    """Return `position unit` of one text, float64."""
     return tensor.detach().double().cpu().reshape(-1, tensor.shape[-1])
 
 
@@ -267,29 +265,27 @@ def attribute(
     *,
     position: int = -1,
 ) -> xr.DataArray:
-    """The logit difference of a prediction as a sum: what each head, each MLP and the embedding
-    write into it directly.
+    """Decompose the logit difference of a prediction into direct contributions.
 
-    logit(target) − logit(foil) = Σ over parts of norm(part) · (u_target − u_foil) + a constant,
-    with the final norm's scale held as it is on this text and u the rows of the unembedding. It
-    says what is written to the output directly; what a part does by way of later layers is not in
-    it. It is no substitute for taking the part away (`headscope.effects`): over SmolLM2's heads
-    the two correlate at about .5.
+    logit(target) − logit(foil) = Σ over components of norm(component) · (u_target − u_foil) + a
+    constant, with the final norm's scale frozen at this text and u the rows of the unembedding.
+    Contributions through later layers are not included. Direct contributions do not replace
+    ablation (`headscope.effects`): over SmolLM2's heads the two correlate at about .5.
 
     Direct logit attribution: Elhage et al. 2021; Wang et al. 2023.
 
     Args:
-        model: a language model that adds its parts up (GPT-2, Llama, Qwen 2, Gemma, NeoX, Phi,
-            OPT, Mixtral and others), or what `headscope.load` takes.
+        model: language model whose layers add up (GPT-2, Llama, Qwen 2, Gemma, NeoX, Phi, OPT,
+            Mixtral and others), or an argument of `headscope.load`.
         text: the text.
-        target: a token; the likeliest by default.
-        foil: another token; the likeliest other one by default, False for the target's own logit.
-        position: of the prediction; the last token by default.
+        target: token; by default the top prediction.
+        foil: token; by default the next prediction, False for the target's logit alone.
+        position: position of the prediction; the last token by default.
 
     Returns:
-        Over `component`, which has coordinates `kind` (`embedding`, `head`, `bias`, `mlp`,
-        `constant`), `layer` and `head` (−1 for none). The values sum to the logit difference,
-        which is proved: `attrs["difference"]` is how far they miss it.
+        Over `component`, with coordinates `kind` (`embedding`, `head`, `bias`, `mlp`,
+        `constant`), `layer` and `head` (−1 for none). The sum is checked against the logit
+        difference: `attrs["difference"]` is the absolute error.
 
     Raises:
         TapUnsupported: the architecture does not allow it, with the reason.
@@ -302,8 +298,8 @@ def attribute(
             f"{model.name} is {NOT_ONE_STACK[objective]}. hs.effects works for it."
         )
     stacks, inputs = read_text(model, text, None, None)
-    at = find_position(model, stacks, position)
-    assert at is not None
+    index = find_position(model, stacks, position)
+    assert index is not None
     stream = read_stream(model, inputs)
     unembedding = model.module.get_output_embeddings()
     call = next((c for c in reversed(stream.calls) if c.module is unembedding), None)
@@ -315,7 +311,7 @@ def attribute(
     norm, _ = find_norm(
         model, stream, stream.after, call.given, "between the last layer and the unembedding"
     )
-    answer = find_answers(model, logits[at], target, foil, "logit", at)
+    answer = find_answers(model, logits[index], target, foil, "logit", index)
     signs = {answer.target: 1.0} | ({} if answer.foil is None else {answer.foil: -1.0})
     weight, bias = unembedding.weight.detach(), getattr(unembedding, "bias", None)
     direction = torch.stack([sign * weight[token].double().cpu() for token, sign in signs.items()])
@@ -323,16 +319,16 @@ def attribute(
     constant = 0.0
     if bias is not None:
         constant = sum(sign * float(bias[token].detach()) for token, sign in signs.items())
-    parts = stream.values[:, at]
+    parts = stream.values[:, index]
     if norm is None:
-        written = parts @ direction
+        contributions = parts @ direction
     else:
-        written = norm.frozen(parts, stream.after[at]) @ direction
+        contributions = norm.frozen(parts, stream.after[index]) @ direction
         constant += float(norm.bias @ direction)
-    values = np.append(written.numpy(), constant)
-    value = sum(sign * float(logits[at, token]) for token, sign in signs.items())
+    values = np.append(contributions.numpy(), constant)
+    value = sum(sign * float(logits[index, token]) for token, sign in signs.items())
     difference = abs(float(values.sum()) - value)
-    if not is_close(difference, float(logits[at].abs().max())):
+    if not is_close(difference, float(logits[index].abs().max())):
         raise refusal(model, f"its parts sum to {values.sum():.6g} and the logits give {value:.6g}")
     return xr.DataArray(
         values,
@@ -345,7 +341,7 @@ def attribute(
         },
         name="attribution",
         attrs={
-            "long_name": "what is written into the logits directly",
+            "long_name": "direct contribution to the logit difference",
             "model": model.name,
             "text": text,
             **answer.describe(),

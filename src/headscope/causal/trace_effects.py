@@ -1,20 +1,26 @@
-"""What one input's prediction is without each head: the effects that a trace carries."""
+"""Effects of all heads on one input's prediction, as a trace stores them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast, final
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
-from headscope.causal.ablation import Replacement
+from headscope.causal.ablation import Replacement, head_grid
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet
-from headscope.causal.readout import Pooling, Readout, find_position, pooled, refuse_one_token
+from headscope.causal.readout import (
+    Pooling,
+    Readout,
+    find_position,
+    log_probabilities,
+    pooled,
+    require_two_tokens,
+)
 from headscope.errors import InputError, MissingObjective
 from headscope.model.logits import (
     KINDS,
@@ -24,49 +30,47 @@ from headscope.model.logits import (
     has_probabilities,
 )
 from headscope.model.model import Model
-from headscope.results.effect_data import HeadEffects
+from headscope.results.effect_data import COSINE_DISTANCE, HeadEffects
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
 CHUNKS = 10
-"""Into so many the heads are cut, so that one can see how far it is."""
+"""Number of progress reports."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TopLogprobs(Readout):
-    """The log-probabilities of some answers at one position."""
+    """Log-probabilities of some answers at one position."""
 
     ids: Tensor
     excludes: bool = True
-    """Do the answers exclude one another, as tokens do? Labels of a text may not."""
+    """Whether answers exclude one another: true of tokens, not of all labels."""
 
     def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
-        """`row answer`."""
+        """Return `row answer`."""
         assert logits is not None
-        rows = logits.float()
-        logs = rows.log_softmax(-1) if self.excludes else functional.logsigmoid(rows)
-        return logs[:, self.ids]
+        return log_probabilities(logits.float(), excludes=self.excludes)[:, self.ids]
 
     def describe(self) -> dict[str, str | int | float]:
-        """What is read."""
+        """Return the measure."""
         return {"measure": "logprob"}
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Vector(Readout):
-    """The text's vector."""
+    """Vector of the text."""
 
     pooling: Pooling = field(default="mean")
 
     def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
-        """`row unit`."""
+        """Return `row unit`."""
         return pooled(outputs, self.pooling).float()
 
     def describe(self) -> dict[str, str | int | float]:
-        """What is read."""
-        return {"measure": "turn", "pooling": self.pooling}
+        """Return the measure and the pooling."""
+        return {"measure": COSINE_DISTANCE, "pooling": self.pooling}
 
 
 def measure_every_head(
@@ -76,18 +80,18 @@ def measure_every_head(
     position: int | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> HeadEffects:
-    """The prediction, or the vector of a plain encoder, with each head switched off alone.
+    """Ablate each head alone; return predictions, or the vectors of a plain encoder.
 
     Args:
-        model: the model; edits in effect stay in effect.
-        inputs: of one row.
-        stacks: its tokens.
-        position: where the prediction stands; the last token, or mask, by default.
-        advance: told how many heads are done, and of how many.
+        model: the model; current edits stay in effect.
+        inputs: inputs of one row.
+        stacks: tokens by stack.
+        position: position of the prediction; by default the last token or mask.
+        advance: called with the number of heads done and in all.
 
     Raises:
-        InputError: a score instead of a choice, a text of one token, a masked model and a text
-            without a mask, a position where nothing is predicted.
+        InputError: the model predicts a score, the text has one token or no mask, or the position
+            has no prediction.
     """
     block = model.wiring.main_block()
     sets: list[HeadSet] = [
@@ -96,15 +100,16 @@ def measure_every_head(
         for head in range(site.n_heads)
     ]
     if "decoder" not in model.info.blocks:
-        refuse_one_token(stacks)
+        require_two_tokens(stacks)
     predicts = model.info.objective is not None
     if position is not None and not predicts:
         raise InputError(
             f"{model.name} predicts nothing, so there is no prediction at position {position}: its "
             "effects are on the vector of the whole text. Leave position out."
         )
-    at = find_position(model, stacks, -1 if position is None else position) if predicts else None
-    rows = BatchedAblation(ForwardPass(model, cast("Mapping[str, Tensor]", inputs), at), block)
+    index = find_position(model, stacks, -1 if position is None else position) if predicts else None
+    text = ForwardPass(model, cast("Mapping[str, Tensor]", inputs), index)
+    ablation = BatchedAblation(text, block)
     names: list[str] = []
 
     def make(outputs: ModelOutput, logits: Tensor | None) -> Readout:
@@ -116,29 +121,31 @@ def measure_every_head(
                 )
             return Vector()
         assert logits is not None
-        ids = _likeliest(model, logits)
+        ids = _top_answers(model, logits)
         kind = KINDS[model.require_objective("An effect on a prediction")]
         names.extend(answer_names(model, kind, ids.tolist()))
         return TopLogprobs(ids, are_exclusive(model))
 
-    base = rows.base(make)
-    parts: list[np.ndarray] = []
+    base = ablation.base(make)
+    chunks: list[np.ndarray] = []
     edit = Replacement(block).edit
     size = -(-len(sets) // CHUNKS)
     advance(0, len(sets))
     for start in range(0, len(sets), size):
-        parts.append(rows.values(base, sets[start : start + size], edit))
+        chunks.append(ablation.values(base, sets[start : start + size], edit))
         advance(min(start + size, len(sets)), len(sets))
-    layers, table = _by_head(sets, np.concatenate(parts))
-    about: dict[str, str | int] = {"block": block, "ablation": "zero", "model": model.name}
+    layers = sorted({layer for ((layer, _),) in sets})
+    n_heads = max(head for ((_, head),) in sets) + 1
+    table = head_grid(sets, np.concatenate(chunks), layers, n_heads, np.float32)
+    attributes: dict[str, str | int] = {"block": block, "ablation": "zero", "model": model.name}
     before = np.asarray(base.value, dtype=np.float32)
     if predicts:
-        about |= {} if at is None else {"position": at}
-        return HeadEffects.of_prediction(names, before, table, layers, about)
-    return HeadEffects.of_vector(before, table, layers, about | {"pooling": "mean"})
+        attributes |= {} if index is None else {"position": index}
+        return HeadEffects.of_prediction(names, before, table, layers, attributes)
+    return HeadEffects.of_vector(before, table, layers, attributes | {"pooling": "mean"})
 
 
-def _likeliest(model: Model, logits: Tensor) -> Tensor:
+def _top_answers(model: Model, logits: Tensor) -> Tensor:
     if not has_probabilities(model):
         raise InputError(
             f"{model.name} predicts a score, which has no probability. For what heads do to it, "
@@ -147,27 +154,17 @@ def _likeliest(model: Model, logits: Tensor) -> Tensor:
     return logits[0].float().topk(min(N_ANSWERS, logits.shape[-1])).indices.to(torch.long)
 
 
-def _by_head(sets: Sequence[HeadSet], values: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """The layers, and `layer head …`; NaN for heads that a layer does not have."""
-    layers = sorted({layer for ((layer, _),) in sets})
-    n_heads = max(head for ((_, head),) in sets) + 1
-    table = np.full((len(layers), n_heads, *values.shape[1:]), np.nan, dtype=np.float32)
-    for ((layer, head),), value in zip(sets, values, strict=True):
-        table[layers.index(layer), head] = value
-    return layers, table
-
-
 def with_effects(
     trace: Trace,
     position: int | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Trace:
-    """The trace with the prediction without each head beside it; see `Model.trace`.
+    """Return the trace with the effect of each head. See `Model.trace`.
 
     Args:
-        trace: one that knows its model.
-        position: of the prediction; the last by default.
-        advance: told how many heads are done, and of how many.
+        trace: trace with its model.
+        position: position of the prediction; the last by default.
+        advance: called with the number of heads done and in all.
     """
     origin = trace.require_origin("effects=True")
     with origin.as_it_was():

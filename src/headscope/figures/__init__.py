@@ -1,1 +1,1 @@
-"""The papers' figures, from any result, in matplotlib."""
+"""Figures of the papers from any result, in matplotlib."""

@@ -1,15 +1,9 @@
-"""Clark et al.'s Figures 1, 2 and 4 from a result: a point for every head, a line for its layer.
-
-Clark et al.'s Figure 3: how much the loss depends on attention, by class of keys and layer.
-
-Clark et al.'s Figure 6: all heads in the plane, by behavior and by layer; and clusters.
-"""
+"""Clark et al.'s Figures 1, 2, 3, 4 and 6, and the figure of `check_importance`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -17,7 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from headscope.errors import InputError, UnknownName
-from headscope.figures.style import GRAY, PALETTE, caption, new_figure, styled, ticks
+from headscope.figures.style import (
+    DASHED,
+    GRAY,
+    PALETTE,
+    caption,
+    corner_text,
+    new_figure,
+    styled,
+    ticks,
+)
+from headscope.heads.roles import NO_ROLE, ROLES
 from headscope.results.result import Result, short_name
 from headscope.text.token_classes import FIRST, PUNCTUATION, REST, is_repeated
 
@@ -28,11 +32,10 @@ LAYER = "Layer"
 
 
 def clark_figure_1(result: Result) -> Figure:
-    """Attention to the previous, the current and the next token, by head (section 3.1).
+    """Draw attention to the previous, current and next token by head (section 3.1).
 
-    Clark et al.'s Figure 1 shows four heads as examples; this is the plot of all heads that
-    their notebook has, with next and previous the right way round. Causal attention never
-    sees the next token: it has no panel there.
+    Clark et al.'s Figure 1 shows four heads as examples. This is the plot of all heads from their
+    notebook, with next and previous corrected. Causal attention has no panel for the next token.
     """
     shares = _variable(result, "offset_share")
     titles = {-1: "previous token", 0: "current token", 1: "next token"}
@@ -45,19 +48,10 @@ def clark_figure_1(result: Result) -> Figure:
             values = shares.sel(offset=offset)
             _points(axes, values, color)
             above = int((values > 0.5).sum())
-            axes.axhline(0.5, color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
+            axes.axhline(0.5, color=GRAY, linewidth=0.6, linestyle=DASHED)
             noun = "head" if above == 1 else "heads"
             axes.set_title(title.capitalize())
-            axes.text(
-                0.98,
-                0.97,
-                f"{above} {noun} above 0.5",
-                transform=axes.transAxes,
-                ha="right",
-                va="top",
-                fontsize=7,
-                color=GRAY,
-            )
+            corner_text(axes, f"{above} {noun} above 0.5", y=0.97, va="top", color=GRAY)
             axes.set_ylim(-0.02, 1.02)
             axes.set_xlabel(LAYER)
         panels[0].set_ylabel("Share of attention")
@@ -66,20 +60,19 @@ def clark_figure_1(result: Result) -> Figure:
 
 
 def clark_figure_2(result: Result) -> Figure:
-    """Attention to special tokens and punctuation; and to separators, from separators and
-    from the rest (section 3.2). Models without separators have the first panel alone.
+    """Draw attention to special tokens and punctuation, and to separators (section 3.2).
+
+    Models without separators have only the first panel.
     """
     shares = _variable(result, "class_share")
-    names = [str(n) for n in shares["key_class"].values if n not in (REST, PUNCTUATION)]
-    if is_repeated(shares):  # the first token is a special token: one line says it
-        names.remove(FIRST)
+    names = _class_names(shares, "key_class")
     has_separators = bool(np.isfinite(result["sep_from_sep"]).any())
     with styled():
         figure = new_figure(6.6 if has_separators else 4.8, 2.6)
         panels = np.atleast_1d(figure.subplots(1, 1 + has_separators, sharey=True))
         for number, name in enumerate(names):
-            shown = "first token" if name == "first" else name
-            _points(panels[0], shares.sel(key_class=name), PALETTE[number], shown, _shift(number))
+            label = CLASS_LABELS.get(name, name)
+            _points(panels[0], shares.sel(key_class=name), PALETTE[number], label, _shift(number))
         panels[0].set_title("Attention to …")
         if has_separators:
             for number, (name, label) in enumerate(
@@ -100,9 +93,9 @@ def clark_figure_2(result: Result) -> Figure:
 
 
 def clark_figure_4(result: Result) -> Figure:
-    """Entropy of every head's rows, from all tokens and from the first one (section 3.3).
+    """Draw the entropy of every head's rows, from all tokens and from the first (section 3.3).
 
-    In causal attention the first token sees only itself: one panel says it all.
+    In causal attention the first token attends only to itself, so its panel is omitted.
     """
     entropy = _variable(result, "row_entropy")
     uniform = float(result["uniform_entropy"])
@@ -118,7 +111,7 @@ def clark_figure_4(result: Result) -> Figure:
         for axes in panels:
             axes.set_xlabel(LAYER)
             axes.set_ylim(-0.05, 1.1 * max(uniform, float(entropy.max())))
-        panels[0].axhline(uniform, color=GRAY, linewidth=0.8, linestyle=(0, (4, 3)))
+        panels[0].axhline(uniform, color=GRAY, linewidth=0.8, linestyle=DASHED)
         panels[0].annotate(
             "uniform attention",
             (1, uniform),
@@ -137,7 +130,7 @@ def clark_figure_4(result: Result) -> Figure:
 def _points(
     axes: Axes, values: xr.DataArray, color: str, label: str | None = None, shift: float = 0.0
 ) -> None:
-    """Every head a point, the mean of a layer a line."""
+    """Draw a point for each head, and a line of layer means."""
     layers = values["layer"].values.astype(float)
     x = np.repeat(layers + shift, values.sizes["head"])
     y = values.transpose("layer", "head").values.ravel()
@@ -150,6 +143,17 @@ def _shift(number: int) -> float:
     return 0.12 * (number - 1)
 
 
+CLASS_LABELS = {"first": "first token", "all": "all keys"}
+
+
+def _class_names(values: xr.DataArray, dim: str) -> list[str]:
+    """Return the classes of keys to draw; `first` only if the first token is not special."""
+    names = [str(name) for name in values[dim].values if name not in (REST, PUNCTUATION)]
+    if is_repeated(values):
+        names.remove(FIRST)
+    return names
+
+
 def _variable(result: Result, name: str) -> xr.DataArray:
     if name not in result:
         raise InputError(
@@ -160,18 +164,15 @@ def _variable(result: Result, name: str) -> xr.DataArray:
 
 
 def _caption(figure: Figure, result: Result) -> None:
-    text = f"{result.title} · {result.n_documents:,} documents"
-    caption(figure, text)
+    caption(figure, f"{result.title} · {result.n_documents:,} documents")
 
 
 def clark_figure_3(result: Result) -> Figure:
-    """Mean |∂L/∂a| by layer, for each class of keys and for all keys (section 3.2)."""
+    """Draw mean |∂L/∂a| by layer, for each class of keys and for all keys (section 3.2)."""
     if "importance_by_layer" not in result:
         raise InputError("This figure shows gradients: make the result with headscope.importance.")
     values = result["importance_by_layer"]
-    names = [str(n) for n in values["gradient_class"].values if n not in (REST, PUNCTUATION)]
-    if is_repeated(values):
-        names.remove(FIRST)
+    names = _class_names(values, "gradient_class")
     with styled():
         figure = new_figure(5.0, 2.9)
         axes = figure.subplots()
@@ -182,29 +183,26 @@ def clark_figure_3(result: Result) -> Figure:
                 layers,
                 values.sel(gradient_class=name),
                 color=GRAY if is_all else PALETTE[number],
-                linestyle=(0, (4, 3)) if is_all else "-",
+                linestyle=DASHED if is_all else "-",
                 marker="o",
                 markersize=2.5,
                 linewidth=1.2,
-                label={"first": "first token", "all": "all keys"}.get(name, name),
+                label=CLASS_LABELS.get(name, name),
             )
         axes.set_yscale("log")
         axes.set_xticks([layers[i] for i in ticks(len(layers))])
-        axes.set_xlabel("Layer")
+        axes.set_xlabel(LAYER)
         axes.set_ylabel("Mean |∂L/∂a|  (nats)")
-        axes.set_title("How much the loss depends on attention to …")
+        axes.set_title("Dependence of the loss on attention to …")
         axes.legend()
-        caption(
-            figure,
-            f"{result.title} · loss {float(result['loss']):.2f} nats per token",
-        )
+        caption(figure, f"{result.title} · loss {float(result['loss']):.2f} nats per token")
     return figure
 
 
 def removal_figure(checked: xr.Dataset) -> Figure:
-    """Draw what `check_importance` returns: how much the loss rises when attention to a class
-    of keys is removed, in part or wholly, against what the gradient foretold. A point is a
-    head; on the dashed line the gradient is right.
+    """Draw the result of `check_importance`: the rise of the loss after removing attention to a
+    class of keys, against the gradient's prediction. A point is a head; on the dashed line the
+    prediction is exact.
     """
     names = [str(n) for n in checked["key_class"].values]
     levels = [float(level) for level in checked["level"].values]
@@ -214,42 +212,35 @@ def removal_figure(checked: xr.Dataset) -> Figure:
         panels = figure.subplots(len(names), len(levels), squeeze=False)
         for row, name in zip(panels, names, strict=True):
             for axes, level in zip(row, levels, strict=True):
-                at = checked.sel(key_class=name, level=level)
-                foretold = at["removal_estimate"] * level
+                values = checked.sel(key_class=name, level=level)
+                predicted = values["removal_estimate"] * level
                 drawn = axes.scatter(
-                    foretold, at["rise"], c=layers, cmap="viridis", s=8, linewidths=0
+                    predicted, values["rise"], c=layers, cmap="viridis", s=8, linewidths=0
                 )
-                _symmetric(axes, float(np.nanmedian(np.abs(at["rise"]))))
-                axes.axline((0, 0), (1, 1), color=GRAY, linewidth=0.6, linestyle=(0, (4, 3)))
-                low, high = (float(at["r_interval"].sel(bound=b)) for b in ("low", "high"))
-                axes.text(
-                    0.98,
-                    0.03,
-                    f"r = {float(at['r']):.2f} ({low:.2f} to {high:.2f})\n"
-                    f"ρ = {float(at['rho']):.2f}",
-                    transform=axes.transAxes,
-                    ha="right",
-                    va="bottom",
-                    fontsize=6.5,
+                _symmetric(axes, float(np.nanmedian(np.abs(values["rise"]))))
+                axes.axline((0, 0), (1, 1), color=GRAY, linewidth=0.6, linestyle=DASHED)
+                low, high = (float(values["r_interval"].sel(bound=b)) for b in ("low", "high"))
+                text = (
+                    f"r = {float(values['r']):.2f} ({low:.2f} to {high:.2f})\n"
+                    f"ρ = {float(values['rho']):.2f}"
                 )
-            row[0].set_ylabel(f"{'first token' if name == 'first' else name}\nRise of the loss")
+                corner_text(axes, text, y=0.03, va="bottom", size=6.5)
+            row[0].set_ylabel(f"{CLASS_LABELS.get(name, name)}\nRise of the loss")
         for axes, level in zip(panels[0], levels, strict=True):
             axes.set_title(f"{level:.0%} removed")
         for axes in panels[-1]:
-            axes.set_xlabel("Foretold by the gradient (nats)")
-        figure.colorbar(drawn, ax=panels, label="Layer", shrink=0.6)
-        about = checked.attrs
-        corpus = short_name(str(about["corpus"]))
-        what = f"{about['heads']} heads · {about['documents']} documents"
-        caption(
-            figure,
-            f"{about['model']} · {corpus} · {what} · loss {float(checked['loss']):.2f} nats",
-        )
+            axes.set_xlabel("Predicted by the gradient (nats)")
+        figure.colorbar(drawn, ax=panels, label=LAYER, shrink=0.6)
+        attrs = checked.attrs
+        corpus = short_name(str(attrs["corpus"]))
+        counts = f"{attrs['heads']} heads · {attrs['documents']} documents"
+        loss = f"loss {float(checked['loss']):.2f} nats"
+        caption(figure, f"{attrs['model']} · {corpus} · {counts} · {loss}")
     return figure
 
 
 def _symmetric(axes: Axes, middle: float) -> None:
-    """Scale both axes alike, linear near 0 and logarithmic beyond: few heads matter much."""
+    """Scale both axes alike: linear near 0 and logarithmic beyond, since few heads matter."""
     near = 10.0 ** np.floor(np.log10(max(middle, 1e-9)))
     values = np.abs([*axes.get_xlim(), *axes.get_ylim()]).max()
     for name in ("x", "y"):
@@ -261,20 +252,19 @@ def _symmetric(axes: Axes, middle: float) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-OTHER = "other"
 LIGHT = "#C4C4C4"
 MORE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#661100", "#88CCEE", "#117733")
-"""Colors of Tol (2021), for maps with many behaviors."""
-MAX_NAMED = 4
-"""Heads of a behavior are named on the map if there are no more of them."""
+"""Colors of Tol (2021), for maps with many roles."""
+MAX_LABELED = 4
+"""Maximum heads of a role whose heads are labeled on the map."""
 AREA = 16
-"""Of a point, in square points."""
+"""Area of a point, in square points."""
 AREAS = 8, 96
-"""Of the point without an effect, and of the one with the largest."""
+"""Areas of the points with no effect and with the largest effect."""
 
 
 def draw_map(heads: HeadMap, name: str) -> Figure:
-    """A figure of the map by its name."""
+    """Draw a figure of the map by name."""
     figures = {"clark-6": clark_figure_6, "clusters": cluster_figure}
     if name not in figures:
         raise UnknownName.of("figure of a map", name, figures)
@@ -282,32 +272,30 @@ def draw_map(heads: HeadMap, name: str) -> Figure:
 
 
 def clark_figure_6(heads: HeadMap) -> Figure:
-    """The map twice: colored by behavior, and by layer (section 6); by their effects, heads are
-    larger.
-    """
+    """Draw the map twice: colored by role, and by layer (section 6). Effects set the sizes."""
     data = heads.data
     areas = _areas(heads)
-    order = np.argsort(-areas, kind="stable")  # small points lie on large ones
+    order = np.argsort(-areas, kind="stable")  # small points are drawn on large ones
     with styled():
         figure = new_figure(7.2, 3.6)
         left, right = figure.subplots(1, 2, sharex=True, sharey=True)
-        colors = behavior_colors(heads)
+        colors = role_colors(heads)
         for name, color in colors.items():
-            at = order[data["role"].values[order] == name]
+            members = order[data["role"].values[order] == name]
             left.scatter(
-                data["x"].values[at],
-                data["y"].values[at],
-                s=areas[at],
+                data["x"].values[members],
+                data["y"].values[members],
+                s=areas[members],
                 color=color,
                 linewidths=0,
                 alpha=0.9,
-                label=f"{name} ({len(at)})",
-                zorder=1 if name == OTHER else 2,
+                label=f"{name} ({len(members)})",
+                zorder=1 if name == NO_ROLE else 2,
             )
         _size_legend(left, heads)
         figure.legend(loc="outside left center", handletextpad=0.1)
-        left.set_title("By behavior")
-        _name_heads(left, heads)
+        left.set_title("By role")
+        _label_heads(left, heads)
         drawn = right.scatter(
             data["x"].values[order],
             data["y"].values[order],
@@ -317,21 +305,24 @@ def clark_figure_6(heads: HeadMap) -> Figure:
             linewidths=0,
             alpha=0.9,
         )
-        figure.colorbar(drawn, ax=right, label="Layer", shrink=0.8)
+        figure.colorbar(drawn, ax=right, label=LAYER, shrink=0.8)
         right.set_title("By layer")
         for axes in (left, right):
-            axes.set_aspect("equal")
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.spines[:].set_visible(False)
-        said = f"distances are Jensen-Shannon divergences · stress {heads.stress:.2f}"
+            _hide_axes(axes)
+        method = f"distances are Jensen-Shannon divergences · stress {heads.stress:.2f}"
         sizes = f"\n{heads.size_meaning}" if heads.size_meaning else ""
-        caption(figure, f"{heads.title} · {said}{sizes}")
+        caption(figure, f"{heads.title} · {method}{sizes}")
     return figure
 
 
+def _hide_axes(axes: Axes) -> None:
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+
+
 def _areas(heads: HeadMap) -> np.ndarray:
-    """`at`: how large each point is drawn, in square points."""
     sizes = heads.effect_sizes()
     if sizes is None:
         return np.full(heads.data.sizes["at"], float(AREA))
@@ -339,19 +330,18 @@ def _areas(heads: HeadMap) -> np.ndarray:
 
 
 def _size_legend(axes: Axes, heads: HeadMap) -> None:
-    """Entries of the legend for the smallest and the largest point."""
     largest = heads.largest_effect
     if largest is not None:
         for value, area in zip((0.0, largest), AREAS, strict=True):
             axes.scatter([], [], s=area, color=GRAY, linewidths=0, label=f"effect {value:.2g}")
 
 
-def _name_heads(axes: Axes, heads: HeadMap) -> None:
-    """Names beside the heads of rare behaviors, away from the nearest other one."""
+def _label_heads(axes: Axes, heads: HeadMap) -> None:
+    """Label heads of rare roles, away from the nearest other label."""
     data = heads.data
     names, counts = np.unique(data["role"].values, return_counts=True)
-    rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MAX_NAMED}
-    named = [i for i, name in enumerate(data["role"].values) if str(name) in rare - {OTHER}]
+    rare = {str(n) for n, count in zip(names, counts, strict=True) if count <= MAX_LABELED}
+    named = [i for i, name in enumerate(data["role"].values) if str(name) in rare - {NO_ROLE}]
     places = np.stack([data["x"].values, data["y"].values], axis=1)
     for i in named:
         others = [j for j in named if j != i]
@@ -368,7 +358,7 @@ def _name_heads(axes: Axes, heads: HeadMap) -> None:
 
 
 def cluster_figure(heads: HeadMap) -> Figure:
-    """Into how many groups the heads fall (silhouette), and the map colored by them."""
+    """Draw the silhouette by number of clusters, and the map colored by cluster."""
     data = heads.data
     with styled():
         figure = new_figure(6.4, 2.8)
@@ -384,28 +374,22 @@ def cluster_figure(heads: HeadMap) -> Figure:
         left.set_ylim(0, max(0.05, 1.15 * float(data["silhouette"].max())))
         colors = np.array([PALETTE[i % len(PALETTE)] for i in data["cluster"].values])
         right.scatter(data["x"], data["y"], s=14, c=colors, linewidths=0)
-        right.set_aspect("equal")
-        right.set_xticks([])
-        right.set_yticks([])
-        right.spines[:].set_visible(False)
+        _hide_axes(right)
         n = len(np.unique(data["cluster"]))
         right.set_title(f"{n} clusters")
         caption(figure, heads.title)
     return figure
 
 
-def behavior_colors(heads: HeadMap) -> dict[str, str]:
-    """A color for each behavior on the map, most frequent first, `other` in gray and last."""
+def role_colors(heads: HeadMap) -> dict[str, str]:
+    """Return a color for each name on the map, most frequent first, heads without a role last.
+
+    Roles have their color (`heads.roles`); names that probes give have others.
+    """
     names, counts = np.unique(heads.data["role"].values, return_counts=True)
     order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]
-    named = [name for name in order if name != OTHER]
-    cycle = [*(color for color in PALETTE if color != GRAY), *MORE]
-    colors = {name: cycle[i % len(cycle)] for i, name in enumerate(named)}
-    return {**colors, **({OTHER: LIGHT} if OTHER in order else {})}
-
-
-def layer_colors(n_layers: int) -> list[str]:
-    """A color for each layer, dark to light; none as dark as a dark page."""
-    scale = mpl.colormaps["viridis"]
-    places = np.linspace(0.22, 1, n_layers)
-    return [str(mpl.colors.to_hex(scale(place))) for place in places]
+    of_roles = {role.name: role.color for role in ROLES.values()}
+    others = [name for name in order if name not in of_roles and name != NO_ROLE]
+    of_others = {name: MORE[i % len(MORE)] for i, name in enumerate(others)}
+    colors = {**of_roles, **of_others, NO_ROLE: LIGHT}
+    return {name: colors[name] for name in sorted(order, key=lambda name: name == NO_ROLE)}

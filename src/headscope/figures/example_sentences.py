@@ -1,7 +1,4 @@
-"""Exemplar documents of a head with the arc highlighted: Vig & Belinkov's Tables 1 to 3.
-
-What a head does with sentences: Clark et al.'s Figure 5, right and wrong side by side.
-"""
+"""Sentences under a head: Vig & Belinkov's Tables 1 to 3, and Clark et al.'s Figure 5."""
 
 from __future__ import annotations
 
@@ -13,23 +10,33 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from headscope.errors import InputError
-from headscope.figures.style import BLUE, GRAY, ORANGE, VERMILION, new_figure, styled
+from headscope.figures.style import (
+    BLUE,
+    DASHED_SHORT,
+    GRAY,
+    ORANGE,
+    VERMILION,
+    new_canvas,
+    new_figure,
+    styled,
+)
 from headscope.results.probe import ProbeExample, ProbeExamples
 from headscope.results.result import Exemplar, Result
 
 WIDTH = 6.8
-LEFT = 0.55
+LEFT_EDGE = 0.55
 LINE = 0.19
-GAP = 0.2
+DOCUMENT_GAP = 0.2
 FONT = 8
-SPACE = 0.045
-WINDOW = 45
-"""Tokens shown around the arc of a long document."""
+WORD_SPACE = 0.045
+KEY_COLOR = "#8A5F00"
+MAX_TOKENS_AROUND = 45
+"""Tokens around the arc of a long document."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TextRun:
-    """A token and where it stands, in inches from the left and lines from the top."""
+    """Token with its place, in inches from the left and lines from the top."""
 
     text: str
     position: int
@@ -41,94 +48,87 @@ class _TextRun:
 def exemplar_table(
     result: Result, layer: int, head: int, *, n: int = 6, block: str | None = None
 ) -> Figure:
-    """The documents in which a head pays its highest weights; an arrow from query to key."""
+    """Draw documents with a head's highest weights, with an arrow from query to key."""
     exemplars = result.exemplars(layer, head, block)[:n]
     if not exemplars:
         raise InputError(f"L{layer} H{head} has no exemplars: no document gave it attention.")
     with styled():
         ruler = new_figure(WIDTH, 1)
         tables = [_lay_out(ruler, exemplar) for exemplar in exemplars]
-        height = sum(LINE * (pieces[-1].line + 1) + GAP for pieces in tables) + 0.35
-        figure = new_figure(WIDTH, height)
-        figure.set_layout_engine("none")
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set_xlim(0, WIDTH)
-        axes.set_ylim(height, 0)
-        axes.set_axis_off()
+        height = sum(LINE * (runs[-1].line + 1) + DOCUMENT_GAP for runs in tables) + 0.35
+        figure, axes = new_canvas(WIDTH, height)
         axes.text(0.1, 0.18, f"L{layer} H{head}", fontsize=10, weight="bold", va="center")
         axes.text(0.75, 0.18, "query", color=BLUE, weight="bold", va="center", fontsize=FONT)
-        axes.text(1.15, 0.18, "→ key", color="#8A5F00", style="italic", va="center", fontsize=FONT)
+        axes.text(1.15, 0.18, "→ key", color=KEY_COLOR, style="italic", va="center", fontsize=FONT)
         top = 0.45
-        for exemplar, pieces in zip(exemplars, tables, strict=True):
-            _draw(axes, exemplar, pieces, top)
-            top += LINE * (pieces[-1].line + 1) + GAP
+        for exemplar, runs in zip(exemplars, tables, strict=True):
+            _draw(axes, exemplar, runs, top)
+            top += LINE * (runs[-1].line + 1) + DOCUMENT_GAP
     return figure
 
 
 def _lay_out(ruler: Figure, exemplar: Exemplar) -> list[_TextRun]:
-    """Tokens in lines of text."""
+    """Break the tokens into lines of text."""
     renderer = ruler.canvas.get_renderer()  # type: ignore[attr-defined]
     tokens = exemplar.query_tokens
     has_spaces = any(token.startswith(" ") for token in tokens)
     first, last = _window(len(tokens), exemplar.query, exemplar.key)
-    pieces: list[_TextRun] = []
-    x, line = LEFT, 0
+    runs: list[_TextRun] = []
+    x, line = LEFT_EDGE, 0
     word: list[tuple[str, int, float]] = []
 
     def end_word() -> None:
         nonlocal x, line
         width = sum(w for _, _, w in word)
-        if x + width > WIDTH - 0.1 and x > LEFT:
-            x, line = LEFT, line + 1
+        if x + width > WIDTH - 0.1 and x > LEFT_EDGE:
+            x, line = LEFT_EDGE, line + 1
         for text, position, w in word:
-            pieces.append(_TextRun(text, position, x, line, w))
+            runs.append(_TextRun(text, position, x, line, w))
             x += w
-        x += SPACE
+        x += WORD_SPACE
         word.clear()
 
     for position in range(first, last):
         token = tokens[position].replace("\n", "⏎")
         is_new = token.startswith(" ") if has_spaces else not token.startswith("##")
-        shown = (token.strip() if has_spaces else token.removeprefix("##")) or "·"
+        text = (token.strip() if has_spaces else token.removeprefix("##")) or "·"
         if is_new and word:
             end_word()
         is_end = position in (exemplar.query, exemplar.key)
-        label = ruler.text(0, 0, shown, fontsize=FONT, weight="bold" if is_end else "normal")
-        word.append((shown, position, label.get_window_extent(renderer).width / ruler.dpi))
+        label = ruler.text(0, 0, text, fontsize=FONT, weight="bold" if is_end else "normal")
+        word.append((text, position, label.get_window_extent(renderer).width / ruler.dpi))
         label.remove()
     if word:
         end_word()
-    return pieces
+    return runs
 
 
 def _window(n: int, query: int, key: int) -> tuple[int, int]:
-    """The tokens to show: all of a short document, else those around the arc."""
-    if n <= 2 * WINDOW:
+    """Return the range of tokens: all of a short document, else those around the arc."""
+    if n <= 2 * MAX_TOKENS_AROUND:
         return 0, n
     low, high = sorted((query, key))
-    return max(0, low - WINDOW // 2), min(n, high + WINDOW // 2)
+    return max(0, low - MAX_TOKENS_AROUND // 2), min(n, high + MAX_TOKENS_AROUND // 2)
 
 
-def _draw(axes: Axes, exemplar: Exemplar, pieces: Sequence[_TextRun], top: float) -> None:
+def _draw(axes: Axes, exemplar: Exemplar, runs: Sequence[_TextRun], top: float) -> None:
     axes.text(0.1, top, f"{exemplar.weight:.2f}", fontsize=FONT, color=GRAY, va="center")
     places: dict[int, _TextRun] = {}
-    for piece in pieces:
-        y = top + LINE * piece.line
-        is_query, is_key = piece.position == exemplar.query, piece.position == exemplar.key
-        places[piece.position] = piece
+    for run in runs:
+        y = top + LINE * run.line
+        is_query, is_key = run.position == exemplar.query, run.position == exemplar.key
+        places[run.position] = run
         style: dict[str, object] = {"fontsize": FONT, "va": "center", "color": "#333333"}
         if is_query:
             style |= {"color": BLUE, "weight": "bold"}
         if is_key:
             style |= {"style": "italic", "weight": "bold"}
-            style |= {} if is_query else {"color": "#8A5F00"}
-        axes.text(piece.x, y, piece.text, **style)  # type: ignore[arg-type]
+            style |= {} if is_query else {"color": KEY_COLOR}
+        axes.text(run.x, y, run.text, **style)  # type: ignore[arg-type]
         if is_query or is_key:
             color = BLUE if is_query else ORANGE
             bottom = y + LINE * 0.4
-            axes.plot(
-                [piece.x, piece.x + piece.width], [bottom, bottom], color=color, linewidth=1.2
-            )
+            axes.plot([run.x, run.x + run.width], [bottom, bottom], color=color, linewidth=1.2)
     start, end = places.get(exemplar.query), places.get(exemplar.key)
     if start is None or end is None or start is end:
         return
@@ -154,16 +154,16 @@ def _draw(axes: Axes, exemplar: Exemplar, pieces: Sequence[_TextRun], top: float
 
 
 SENTENCE_LINE = 0.17
-"""Inches of a word."""
+"""Height of a word in inches."""
 KEY = "blue: attends most to its target · red: to another word (dashed: the target it missed)"
-FAINT = 0.03
-"""Attention below this is not drawn."""
+MIN_DRAWN = 0.03
+"""Minimum attention of a drawn line."""
 
 
 def example_figure(
     examples: ProbeExamples, title: str | None = None, *, columns: int = 3
 ) -> Figure:
-    """A panel for each sentence; `ProbeExamples.figure` says more."""
+    """See `ProbeExamples.figure`."""
     title = examples.title if title is None else title
     if not examples:
         raise InputError("There is no example to draw: the relation may not occur in the corpus.")
@@ -188,12 +188,12 @@ def _draw_sentence(axes: Axes, example: ProbeExample, most: int) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(most - 0.4, -0.6)
     left, right = 0.36, 0.64
-    asked = {arc.query: arc for arc in example.arcs}
+    by_query = {arc.query: arc for arc in example.arcs}
     for query, row in enumerate(example.weights):
-        arc = asked.get(query)
+        arc = by_query.get(query)
         color = "#555555" if arc is None else BLUE if arc.is_right else VERMILION
         for key, weight in enumerate(row):
-            if weight >= FAINT:
+            if weight >= MIN_DRAWN:
                 strength = min(1.0, float(weight))
                 axes.plot(
                     [left, right],
@@ -205,18 +205,18 @@ def _draw_sentence(axes: Axes, example: ProbeExample, most: int) -> None:
                 )
         if arc is not None and not arc.is_right:
             axes.plot(
-                [left, right], [query, arc.target], color=VERMILION, linestyle=(0, (3, 2)),
+                [left, right], [query, arc.target], color=VERMILION, linestyle=DASHED_SHORT,
                 linewidth=0.9, zorder=2,
             )  # fmt: skip
-    targets = {arc.target: arc for arc in example.arcs}
+    by_target = {arc.target: arc for arc in example.arcs}
     for number, word in enumerate(example.words):
-        for x, side, arcs in ((left - 0.02, "right", asked), (right + 0.02, "left", targets)):
+        for x, side, arcs in ((left - 0.02, "right", by_query), (right + 0.02, "left", by_target)):
             arc = arcs.get(number)
             color = "#333333" if arc is None else BLUE if arc.is_right else VERMILION
             weight = "normal" if arc is None else "bold"
-            shown = word if len(word) <= 14 else f"{word[:13]}…"
+            text = word if len(word) <= 14 else f"{word[:13]}…"
             axes.text(
-                x, number, shown, ha=side, va="center", fontsize=7, color=color, weight=weight,
+                x, number, text, ha=side, va="center", fontsize=7, color=color, weight=weight,
                 parse_math=False,
             )  # fmt: skip
     right_arcs = sum(arc.is_right for arc in example.arcs)

@@ -1,4 +1,4 @@
-"""The figures of the papers, and ours, by name; and all of them into a folder."""
+"""Figures of the papers and of headscope by name, and all of them as files."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ MAP = "clark-6"
 
 @dataclass(frozen=True, slots=True)
 class PaperFigure:
-    """One figure: the variables it shows, and the function that draws it."""
+    """Variables of a figure, and the function that draws it."""
 
     needs: tuple[str, ...]
     draw: Callable[..., Figure]
-    """Takes the result; its keyword arguments are the figure's options."""
+    """Function of the result; its keyword arguments are the figure's options."""
     remedy: str = "Run analyze with it (tags and dependencies need an annotated corpus)."
-    """What to do about a variable that is missing."""
+    """Remedy for a missing variable."""
 
 
-def _of_variable(name: str) -> Callable[[Result], Figure]:
+def _variable_map(name: str) -> Callable[[Result], Figure]:
     return lambda result: heat_map(result[name])
 
 
-def _of_tags(name: str, *, all_tags: bool) -> Callable[[Result], Figure]:
-    return lambda result: tag_maps(result[name], labels=None if all_tags else _main(result))
+def _tag_maps(name: str, *, all_tags: bool) -> Callable[[Result], Figure]:
+    return lambda result: tag_maps(result[name], labels=None if all_tags else _main_tags(result))
 
 
 def _head_map(
@@ -78,19 +78,19 @@ def _head_map(
 
 
 FIGURES: dict[str, PaperFigure] = {
-    "vb-5": PaperFigure(("null_share",), _of_variable("null_share")),
-    "vb-6": PaperFigure(("pos_to",), _of_tags("pos_to", all_tags=False)),
-    "vb-7": PaperFigure(("pos_from",), _of_tags("pos_from", all_tags=False)),
+    "vb-5": PaperFigure(("null_share",), _variable_map("null_share")),
+    "vb-6": PaperFigure(("pos_to",), _tag_maps("pos_to", all_tags=False)),
+    "vb-7": PaperFigure(("pos_from",), _tag_maps("pos_from", all_tags=False)),
     "vb-8": PaperFigure(
         ("dep_alignment", "dep_baseline_by_parent"),
         lambda result: alignment_by_layer(result.dataset),
     ),
     "vb-9": PaperFigure(("dep_type_to",), lambda result: types_by_layer(result.dataset)),
-    "vb-10": PaperFigure(("variability",), _of_variable("variability")),
+    "vb-10": PaperFigure(("variability",), _variable_map("variability")),
     "vb-11": PaperFigure(("distance",), lambda result: distance_figure(result.dataset)),
-    "vb-12": PaperFigure(("entropy",), _of_variable("entropy")),
-    "vb-a1": PaperFigure(("pos_to",), _of_tags("pos_to", all_tags=True)),
-    "vb-a2": PaperFigure(("pos_from",), _of_tags("pos_from", all_tags=True)),
+    "vb-12": PaperFigure(("entropy",), _variable_map("entropy")),
+    "vb-a1": PaperFigure(("pos_to",), _tag_maps("pos_to", all_tags=True)),
+    "vb-a2": PaperFigure(("pos_from",), _tag_maps("pos_from", all_tags=True)),
     EXEMPLARS: PaperFigure(("exemplar_weight",), exemplar_table),
     "clark-1": PaperFigure(("offset_share",), clark_figure_1),
     "clark-2": PaperFigure(("class_share", "sep_from_sep", "sep_from_other"), clark_figure_2),
@@ -107,12 +107,7 @@ FIGURES: dict[str, PaperFigure] = {
 
 
 def draw(result: Result, name: str, **options: object) -> Figure:
-    """One figure; `Result.figure` says more.
-
-    Raises:
-        UnknownName: there is no such figure.
-        InputError: the result lacks what it shows, or an option is missing or unknown.
-    """
+    """See `Result.figure`."""
     expect("name", name, str, "the name of a figure")
     if name not in FIGURES:
         return _draw_variable(result, name, options)
@@ -128,7 +123,7 @@ def draw(result: Result, name: str, **options: object) -> Figure:
 
 
 def _draw_variable(result: Result, name: str, options: dict[str, object]) -> Figure:
-    """A heat map of a variable over heads, also of a metric of one's own; by its labels."""
+    """Draw a heat map of a variable over heads, or one for each label of a third axis."""
     if name not in result or not {"layer", "head"} <= set(result[name].dims):
         raise _unknown(name, result)
     values = result[name]
@@ -145,7 +140,7 @@ def _draw_variable(result: Result, name: str, options: dict[str, object]) -> Fig
 
 
 def _drawable(result: Result) -> list[str]:
-    """The variables that `_draw_variable` draws."""
+    """Return the variables that `_draw_variable` draws."""
     return [
         str(name)
         for name, array in result.dataset.data_vars.items()
@@ -161,7 +156,7 @@ def save_figures(
     formats: Iterable[str] = FORMATS,
     exemplars: Iterable[tuple[int, int]] = (),
 ) -> list[Path]:
-    """Write figures to files; `Result.save_figures` says more."""
+    """See `Result.save_figures`."""
     expect("folder", folder, str | os.PathLike, "the name of a folder")
     figures = [figures] if isinstance(figures, str) else figures
     formats = [formats] if isinstance(formats, str) else list(formats)
@@ -179,17 +174,17 @@ def save_figures(
         figure = draw(result, EXEMPLARS, layer=layer, head=head)
         drawn[f"{EXEMPLARS}-L{layer}-H{head}"] = figure
     target.mkdir(parents=True, exist_ok=True)
-    written = []
+    files = []
     for name, figure in drawn.items():
         with styled():
             figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # its parts have their places: once for all formats
-        written += [save_figure(figure, target / f"{name}.{suffix}") for suffix in formats]
-    return written
+        figure.set_layout_engine("none")  # the layout is fixed: compute it once for all formats
+        files += [save_figure(figure, target / f"{name}.{suffix}") for suffix in formats]
+    return files
 
 
 def _all_possible(result: Result) -> dict[str, Figure]:
-    """Every figure that the result and the installed libraries allow, but for exemplars."""
+    """Draw every figure that the result and the installed libraries allow, except exemplars."""
     drawn: dict[str, Figure] = {}
     for name, figure in FIGURES.items():
         is_possible = all(variable in result for variable in figure.needs)
@@ -201,40 +196,37 @@ def _all_possible(result: Result) -> dict[str, Figure]:
             continue
     shown = {variable for figure in FIGURES.values() for variable in figure.needs}
     for name in _drawable(result):
-        if name in _own_metrics(result) and name not in shown:
+        if name in _user_metrics(result) and name not in shown:
             drawn[name] = _draw_variable(result, name, {})
     return drawn
 
 
-def _own_metrics(result: Result) -> set[str]:
-    """Names of the metrics of a result that are not headscope's."""
+def _user_metrics(result: Result) -> set[str]:
     return {str(m["name"]) for m in result.provenance.get("metrics", ()) if "own_class" in m}
 
 
 def _unknown(name: str, result: Result) -> UnknownName:
-    """The error for a name that is not in the table."""
     if name == "clark-5":
         return UnknownName(
             "Clark et al.'s Figure 5 shows sentences, which a result does not hold: "
             "result.examples(model, corpus, relation).figure()."
         )
     number = str(name).lower().replace(".", "")
-    renamed = [known for known in FIGURES if known.partition("-")[2] == number]
-    if renamed:
+    similar = [figure for figure in FIGURES if figure.partition("-")[2] == number]
+    if similar:
         return UnknownName(
             f"Unknown figure {name!r}. Figures are named after their paper: "
-            f"{' or '.join(map(repr, renamed))}."
+            f"{' or '.join(map(repr, similar))}."
         )
     return UnknownName.of("figure", name, [*FIGURES, *_drawable(result)])
 
 
 def _check_options(name: str, figure: PaperFigure, options: dict[str, object]) -> None:
-    """Refuse options the figure does not take, and the lack of those it needs."""
     parameters = list(inspect.signature(figure.draw).parameters.values())[1:]
-    known = [parameter.name for parameter in parameters]
+    names = [parameter.name for parameter in parameters]
     for option in options:
-        if option not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        if option not in names:
+            takes = f"it takes {', '.join(names)}" if names else "it takes none"
             raise InputError(f"Figure {name} has no option {option!r}; {takes}.")
     needed = [p.name for p in parameters if p.default is p.empty and p.name not in options]
     if needed:
@@ -244,10 +236,10 @@ def _check_options(name: str, figure: PaperFigure, options: dict[str, object]) -
         )
 
 
-def _main(result: Result) -> list[str]:
-    """The tags shown first; where none of them occurs, the most frequent."""
-    known = [str(tag) for tag in result["pos_to"]["tag"].values]
-    shown = [tag for tag in MAIN_TAGS if tag in known]
+def _main_tags(result: Result) -> list[str]:
+    """Return `MAIN_TAGS` that occur, or else the most frequent tags."""
+    tags = [str(tag) for tag in result["pos_to"]["tag"].values]
+    shown = [tag for tag in MAIN_TAGS if tag in tags]
     if shown:
         return shown
     mean = result["pos_to"].mean(("layer", "head"))

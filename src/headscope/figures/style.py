@@ -1,13 +1,8 @@
-"""How figures look: one quiet style, colors that color-blind readers tell apart.
+"""Style, colors and panels of all figures.
 
 Heat maps use one hue from light to dark, so they also print in gray. Lines and marks use
-the palette of Okabe and Ito (2008).
-
-Dozens of small panels on one canvas: heat maps and bars, with their scales.
-
-Each panel as axes of its own, with ticks and a color bar, takes matplotlib longer than a model
-takes for hundreds of sentences. Here they are images, bars and words in one coordinate system, in
-inches from the upper left corner.
+the color-blind palette of Okabe and Ito (2008). Small panels share one canvas in inches from the
+upper left corner: separate axes for each would take longer to draw than a corpus to measure.
 """
 
 from __future__ import annotations
@@ -34,8 +29,9 @@ SKY, VERMILION, GRAY = "#56B4E9", "#D55E00", "#7F7F7F"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GRAY)
 HEAT = "Blues"
 MISSING = "#EEEEEE"
+DASHED, DASHED_SHORT = (0, (4, 3)), (0, (3, 2))
 
-_STYLE: Any = {
+_RC_PARAMS: Any = {
     "font.size": 8,
     "axes.titlesize": 9,
     "axes.labelsize": 8,
@@ -63,16 +59,16 @@ FONTS = ("Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Within the block, matplotlib draws in our style; outside, as the user likes."""
-    with mpl.rc_context({**_STYLE, "font.family": _fonts()}):
+    """Apply headscope's matplotlib style within the block."""
+    with mpl.rc_context({**_RC_PARAMS, "font.family": _fonts()}):
         yield
 
 
 @cache
 def _fonts() -> list[str]:
-    """The first of our fonts that is installed; then the last, for characters the first lacks.
+    """Return the first installed font, and the last as a fallback for missing characters.
 
-    By their names: "sans-serif" would become another font where a figure is saved outside
+    Fonts are named: "sans-serif" would become another font if a figure is saved outside
     `styled`, after its words were measured and placed.
     """
     installed = set(font_manager.get_font_names())
@@ -81,41 +77,49 @@ def _fonts() -> list[str]:
 
 
 def caption(figure: Figure, text: str) -> None:
-    """A small gray line below everything, which says what is shown."""
+    """Add a small gray line below the figure."""
     figure.supxlabel(text, fontsize=6.5, color=GRAY)
 
 
+def corner_text(
+    axes: Axes, text: str, *, y: float, va: str, size: float = 7, color: str = "black"
+) -> None:
+    """Add a text at the right edge of a panel, at height `y` from 0 to 1."""
+    place = {"transform": axes.transAxes, "ha": "right", "va": va}
+    axes.text(0.98, y, text, **place, fontsize=size, color=color)  # type: ignore[arg-type]
+
+
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure in the format of its suffix; the file appears when it is complete."""
+    """Write a figure in the format of its suffix; the file appears when complete."""
     suffix = path.suffix.removeprefix(".")
     with atomic_path(path) as temporary, styled():
-        # Without its date an SVG of the same figure is the same file.
+        # Without a date, equal figures give equal SVG files.
         metadata = {"Date": None} if suffix == "svg" else None
         figure.savefig(temporary, format=suffix, metadata=metadata)
     return path
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure in inches, not known to pyplot: nothing to close, no windows."""
+    """Return an empty figure in inches, unknown to pyplot: it needs no closing."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def ticks(n: int, most: int = 12) -> list[int]:
-    """Positions to label among n, evenly spaced by 1, 2, 5 or 10."""
+    """Return positions to label among n, evenly spaced by 1, 2, 5 or 10."""
     step = next((s for s in (1, 2, 5, 10, 20) if n / s <= most), 50)
     return list(np.arange(0, n, step))
 
 
 SMALL = 5.5
-"""Points of the numbers beside a panel."""
+"""Font size of the numbers beside a panel."""
 BAR = 0.06
-"""Inches of the width of a color bar."""
+"""Width of a color bar in inches."""
 
 
 class Panel(NamedTuple):
-    """Where a panel lies, in inches."""
+    """Place of a panel, in inches."""
 
     left: float
     top: float
@@ -124,27 +128,27 @@ class Panel(NamedTuple):
 
     @property
     def right(self) -> float:
-        """Its right edge."""
+        """Right edge."""
         return self.left + self.width
 
     @property
     def bottom(self) -> float:
-        """Its lower edge."""
+        """Lower edge."""
         return self.top + self.height
 
 
 class PanelLabels(NamedTuple):
-    """What is written around a panel."""
+    """Labels around a panel."""
 
     title: str
     across: list[str]
-    """A name for each column, of which some are shown."""
+    """Names of all columns; ticks show some."""
     below: str = ""
     beside: str = ""
 
 
 def new_canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure, and axes that cover it and are measured in inches."""
+    """Return an empty figure, and axes in inches that cover it."""
     figure = new_figure(width, height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
@@ -154,70 +158,72 @@ def new_canvas(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def draw_map(
-    axes: Axes, at: Panel, values: np.ndarray, labels: PanelLabels, down: list[str]
+    axes: Axes, panel: Panel, values: np.ndarray, labels: PanelLabels, down: list[str]
 ) -> None:
-    """A heat map (`row column`) with a color bar from 0 to its highest value."""
+    """Draw a heat map (`row column`) with a color bar from 0 to its highest value."""
     highest = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
     highest = highest or 1.0
     colors = mpl.colormaps[HEAT].with_extremes(bad=MISSING)
-    bar = Panel(at.right + 0.05, at.top + 0.08 * at.height, BAR, 0.84 * at.height)
-    for panel, image, most in (
-        (at, values, highest),
+    bar = Panel(panel.right + 0.05, panel.top + 0.08 * panel.height, BAR, 0.84 * panel.height)
+    for place, image, most in (
+        (panel, values, highest),
         (bar, np.linspace(1, 0, 64)[:, None], 1.0),
     ):
-        extent = (panel.left, panel.right, panel.bottom, panel.top)
+        extent = (place.left, place.right, place.bottom, place.top)
         axes.imshow(image, cmap=colors, vmin=0, vmax=most, aspect="auto", extent=extent)
     n_down, n_across = values.shape
     for n in ticks(n_down, 6):
-        y = at.top + (n + 0.5) * at.height / n_down
-        _write(axes, at.left - 0.03, y, down[n], ha="right", va="center")
-    _write_across(axes, at, labels, ticks(n_across, 6))
+        y = panel.top + (n + 0.5) * panel.height / n_down
+        _write(axes, panel.left - 0.03, y, down[n], ha="right", va="center")
+    _write_across(axes, panel, labels, ticks(n_across, 6))
     for value in _steps(highest, 4):
         y = bar.bottom - value / highest * bar.height
         _write(axes, bar.right + 0.03, y, f"{value:.4g}", ha="left", va="center")
     if labels.beside:
-        middle = at.top + at.height / 2
-        _write(axes, at.left - 0.24, middle, labels.beside, va="center", rotation=90, size=8)
+        middle = panel.top + panel.height / 2
+        _write(axes, panel.left - 0.24, middle, labels.beside, va="center", rotation=90, size=8)
 
 
 def draw_bar_panel(
-    axes: Axes, at: Panel, values: np.ndarray, bounds: np.ndarray | None, labels: PanelLabels
+    axes: Axes, panel: Panel, values: np.ndarray, bounds: np.ndarray | None, labels: PanelLabels
 ) -> None:
-    """Bars from 0 on a scale of their own, with whiskers where there are `bounds` (`bound bar`)."""
+    """Draw bars from 0 with a separate scale, and whiskers at `bounds` (`bound bar`)."""
     highest = np.nanmax(values if bounds is None else np.fmax(values, bounds[1]), initial=0.0)
     highest = float(highest) * 1.05 or 1.0
-    x = at.left + (np.arange(len(values)) + 0.5) * at.width / len(values)
-    y = at.bottom - values / highest * at.height
-    half = 0.4 * at.width / len(values)
-    base = np.full_like(y, at.bottom)
+    x = panel.left + (np.arange(len(values)) + 0.5) * panel.width / len(values)
+    y = panel.bottom - values / highest * panel.height
+    half = 0.4 * panel.width / len(values)
+    base = np.full_like(y, panel.bottom)
     corners = np.stack([(x - half, base), (x - half, y), (x + half, y), (x + half, base)])
     axes.add_collection(
         PolyCollection(list(corners.transpose(2, 0, 1)), facecolor=BLUE), autolim=False
     )
     if bounds is not None:
-        ends = at.bottom - np.clip(bounds, 0, None) / highest * at.height
+        ends = panel.bottom - np.clip(bounds, 0, None) / highest * panel.height
         lines = np.stack([np.stack([x, ends[0]], -1), np.stack([x, ends[1]], -1)], 1)
         axes.add_collection(LineCollection(list(lines), colors=GRAY, linewidths=0.7), autolim=False)
-    frame = [[(at.left, at.top), (at.left, at.bottom), (at.right, at.bottom)]]
+    frame = [[(panel.left, panel.top), (panel.left, panel.bottom), (panel.right, panel.bottom)]]
     axes.add_collection(LineCollection(frame, colors="black", linewidths=0.6), autolim=False)
     for value in _steps(highest, 3):
-        level = at.bottom - value / highest * at.height
-        _write(axes, at.left - 0.03, level, f"{value:.4g}", ha="right", va="center", size=6)
-    _write_across(axes, at, labels, ticks(len(values)) if labels.below else [])
+        level = panel.bottom - value / highest * panel.height
+        _write(axes, panel.left - 0.03, level, f"{value:.4g}", ha="right", va="center", size=6)
+    _write_across(axes, panel, labels, ticks(len(values)) if labels.below else [])
 
 
-def _write_across(axes: Axes, at: Panel, labels: PanelLabels, shown: list[int]) -> None:
-    """The title above a panel, names of columns and of their axis below it."""
-    _write(axes, at.left + at.width / 2, at.top - 0.04, labels.title, va="bottom", size=8)
+def _write_across(axes: Axes, panel: Panel, labels: PanelLabels, shown: list[int]) -> None:
+    """Write the title above a panel, and the names of columns and of their axis below it."""
+    _write(axes, panel.left + panel.width / 2, panel.top - 0.04, labels.title, va="bottom", size=8)
     for n in shown:
-        x = at.left + (n + 0.5) * at.width / len(labels.across)
-        _write(axes, x, at.bottom + 0.03, labels.across[n], va="top")
+        x = panel.left + (n + 0.5) * panel.width / len(labels.across)
+        _write(axes, x, panel.bottom + 0.03, labels.across[n], va="top")
     if labels.below:
-        _write(axes, at.left + at.width / 2, at.bottom + 0.13, labels.below, va="top", size=8)
+        _write(
+            axes, panel.left + panel.width / 2, panel.bottom + 0.13, labels.below, va="top", size=8
+        )
 
 
 def _steps(highest: float, n: int) -> list[float]:
-    """Round numbers from 0 to at most the highest value."""
+    """Return round numbers from 0 to at most the highest value."""
     return [value for value in MaxNLocator(n).tick_values(0, highest) if 0 <= value <= highest]
 
 

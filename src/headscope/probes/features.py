@@ -1,21 +1,9 @@
-"""What a trained probe reads: the attention of all heads between the words of a sentence.
+"""Inputs of trained probes: treebanks, and attention between words in memory-mapped stores.
 
-For a sentence of n words, one array `word column head`: columns 0 … n-1 are the attention
-from the word to each word (to a split word the sum, from it the mean; Clark et al. 2019,
-section 4.1); then come the attention from the word to each *edge* token, and from each edge
-token to the word, which score ROOT. Edges are the first and the last special token; the
-only special token where there is one; the first token where the tokenizer adds none.
-
-Attention between words on disk, so that the model runs over a treebank only once.
-
-There is one memory-mapped file of float16 per model and treebank, which the next kind of probe
-reads again. A store appears under its name only when it is complete. In the user's cache, the
-stores used longest ago are removed when a new one needs room; in another folder, all are kept.
-
-The sentences a trained probe learns from: words, parents, and which of them count.
-
-Plain NumPy, no attention and no model: `headscope.probes.features` tokenizes, and says which words
-have tokens.
+A sentence of n words is one array `word column head`. Columns 0 … n-1 are the attention from the
+word to each word (to a split word the sum, from it the mean; Clark et al. 2019, section 4.1).
+Further columns, which score ROOT, are the attention to each *edge* token, then from each. Edges
+are the first and last special token, the only special token, or the first token without any.
 """
 
 from __future__ import annotations
@@ -54,25 +42,25 @@ from headscope.text.token_classes import is_punctuation
 from headscope.text.tokens import align_array
 
 MAX_VALUES = 1 << 25
-"""Values of one batch over all layers: 128 MB."""
+"""Maximum values of one batch over all layers: 128 MB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surveyed:
-    """What is known of a treebank after it was tokenized."""
+    """Token counts of a treebank."""
 
     has_tokens: tuple[np.ndarray, ...]
-    """For each sentence `word`: does a token cover it?"""
+    """For each sentence `word`: whether a token covers it."""
     tokens: int
     truncated: int
-    """Sentences that were cut."""
+    """Number of cut sentences."""
     hash: str
     """SHA-256 over the model's inputs and the word of each token. Attention between words depends
-    on these and on the model's weights, and on nothing else."""
+    only on these and on the model's weights."""
 
 
 class AttentionReader:
-    """Reads one model's attention between words, sentence by sentence."""
+    """Reader of one model's attention between words, by sentence."""
 
     def __init__(
         self,
@@ -86,31 +74,31 @@ class AttentionReader:
         self.block = model.wiring.main_block()
         sites = model.wiring.of_block(self.block)
         self.heads = [(site.layer, head) for site in sites for head in range(site.n_heads)]
-        """Layer and head of each of the probe's inputs."""
+        """Layer and head of each input of the probe."""
         limit = token_limit(model, max_tokens)
         self.settings = Settings(max_tokens=limit, batch_tokens=batch_tokens, over=over)
         self._encoder = Encoder(model, Axes(), self.settings)
         self._start = {site.layer: self.heads.index((site.layer, 0)) for site in sites}
         self.edges = self._edge_names()
-        """What the edge tokens are."""
+        """Names of the edge tokens."""
 
     def _edge_names(self) -> tuple[str, ...]:
         document = Document("x", "x", ("x",), ((0, 1),))
         tokens = self._encoder.encode([(0, document)])[0].stacks[self.block]
         if tokens.offsets is None:
             raise InputError(
-                f"The tokenizer of {self.model.name} does not tell where its tokens stand in the "
-                "text, so they cannot be joined into words. Use a fast tokenizer."
+                f"The tokenizer of {self.model.name} does not return offsets, so tokens cannot be "
+                "joined into words. Use a fast tokenizer."
             )
         n = min(sum(tokens.special), 2)
         return (("first token",), ("special token",), ("first special", "last special"))[n]
 
     def columns(self, n_words: int) -> int:
-        """Columns of the array of a sentence."""
+        """Return the number of columns of a sentence."""
         return n_words + 2 * len(self.edges)
 
     def survey(self, documents: Sequence[Document]) -> Surveyed:
-        """Tokenize the documents, to know which words have tokens before the model runs."""
+        """Tokenize the documents, to find the words with tokens before the model runs."""
         has_tokens: list[np.ndarray] = []
         content = hashlib.sha256()
         tokens = truncated = 0
@@ -121,17 +109,17 @@ class AttentionReader:
                 words = align_array(_offsets(stack.offsets), document.spans)
                 content.update(repr(sorted(encoded.inputs.items())).encode())
                 content.update(f"{len(document)} {words.tolist()}".encode())
-                has = np.zeros(len(document), dtype=bool)
-                has[words[(words >= 0) & ~np.array(stack.special, dtype=bool)]] = True
-                has_tokens.append(has)
+                covered = np.zeros(len(document), dtype=bool)
+                covered[words[(words >= 0) & ~np.array(stack.special, dtype=bool)]] = True
+                has_tokens.append(covered)
                 tokens += len(stack)
                 truncated += encoded.n_cut > 0
         return Surveyed(tuple(has_tokens), tokens, truncated, content.hexdigest())
 
     def read(self, documents: Sequence[Numbered]) -> Iterator[tuple[int, np.ndarray]]:
-        """Number and array (`word column head`, float32) of each document, longest first.
+        """Yield number and array (`word column head`, float32) of each document, longest first.
 
-        Documents without any token give zeros.
+        Documents without tokens give zeros.
         """
         encoded = self._encoder.encode(documents)
         empty = [d for d in encoded if not len(d.stacks[self.block])]
@@ -139,8 +127,8 @@ class AttentionReader:
             n = len(document.numbered[1])
             yield document.numbered[0], np.zeros((n, self.columns(n), len(self.heads)), np.float32)
         for batch in self._encoder.batches([d for d in encoded if len(d.stacks[self.block])]):
-            for part in self._split(batch):
-                yield from self._run(part)
+            for documents_in_memory in self._split(batch):
+                yield from self._run(documents_in_memory)
 
     def _split(self, batch: list[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         longest = max(len(d.numbered[1]) for d in batch)
@@ -160,15 +148,15 @@ class AttentionReader:
         def read(attention: Attention) -> None:
             if attention.block != self.block:
                 return
-            reading = LayerData(attention, batch)
-            words = word_weights(reading)
-            to, from_ = edge_weights(reading, edges.to(words.device))
+            layer_data = LayerData(attention, batch)
+            words = word_weights(layer_data)
+            to, from_ = edge_weights(layer_data, edges.to(words.device))
             start = self._start[attention.layer]
-            at = slice(start, start + attention.n_heads)
+            heads = slice(start, start + attention.n_heads)
             w = words.shape[-1]
-            values[:, :w, :w, at] = words.permute(0, 2, 3, 1).float().cpu()
-            values[:, :w, n : n + n_edges, at] = to.permute(0, 2, 3, 1).float().cpu()
-            values[:, :w, n + n_edges :, at] = from_.permute(0, 3, 2, 1).float().cpu()
+            values[:, :w, :w, heads] = words.permute(0, 2, 3, 1).float().cpu()
+            values[:, :w, n : n + n_edges, heads] = to.permute(0, 2, 3, 1).float().cpu()
+            values[:, :w, n + n_edges :, heads] = from_.permute(0, 3, 2, 1).float().cpu()
 
         norm_weighted = self.settings.over == "norm"
         self.model.read(inputs, NormWeights(self.model, read) if norm_weighted else read)
@@ -178,19 +166,19 @@ class AttentionReader:
             yield document.numbered[0], array[row, :length][:, columns]
 
 
-def edge_weights(reading: LayerData, edges: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention between words and edge tokens: a word's tokens are joined as between words.
+def edge_weights(layer_data: LayerData, edges: Tensor) -> tuple[Tensor, Tensor]:
+    """Return attention between words and edge tokens.
 
     Args:
-        reading: one layer.
+        layer_data: attention of one layer.
         edges: `document edge`, the position of each edge token.
 
     Returns:
         `document head word edge` (to the edges: the mean over the word's tokens) and
         `document head edge word` (from the edges: the sum).
     """
-    to_words, from_words = word_members(reading)
-    weights = reading.weights
+    to_words, from_words = word_members(layer_data)
+    weights = layer_data.weights
     shape = (*weights.shape[:3], edges.shape[1])
     columns = weights.gather(3, edges[:, None, None].expand(shape))
     shape = (*weights.shape[:2], edges.shape[1], weights.shape[3])
@@ -199,7 +187,7 @@ def edge_weights(reading: LayerData, edges: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _edges(sequences: Sequences, n_edges: int) -> np.ndarray:
-    """`document edge`: positions of the edge tokens."""
+    """Return `document edge`: positions of the edge tokens."""
     n = sequences.mask.shape[1]
     special = sequences.special & sequences.mask
     first: np.ndarray = special.argmax(1)
@@ -214,12 +202,12 @@ def _offsets(offsets: Sequence[Span] | None) -> Sequence[Span]:
 
 
 NOT_COUNTED = -1
-"""Target of a word that is neither trained on nor scored."""
+"""Target of a word that is excluded from training and scoring."""
 
 
 @dataclass(frozen=True, eq=False)
 class Treebank:
-    """Parsed sentences, each a document of its own."""
+    """Parsed sentences, one document each."""
 
     name: str
     hash: str
@@ -230,11 +218,11 @@ class Treebank:
 
     @property
     def lengths(self) -> np.ndarray:
-        """`sentence`: how many words."""
+        """`sentence`: number of words."""
         return np.array([len(document) for document in self.documents], dtype=np.int64)
 
     def describe(self) -> dict[str, str | int]:
-        """For provenance."""
+        """Return name, hash and counts, for provenance."""
         return {
             "name": self.name,
             "hash": self.hash,
@@ -244,10 +232,10 @@ class Treebank:
 
 
 def read_treebank(corpus: Corpus | Readable) -> Treebank:
-    """The sentences of a corpus, which must be parsed. Documents are not cut.
+    """Return the sentences of a parsed corpus. Documents are not cut.
 
     Raises:
-        InputError: there are no sentences, a sentence has no parents, or a document has several
+        InputError: the corpus is empty, a sentence lacks parents, or a document has several
             sentences; the message names the document.
     """
     corpus = as_corpus(corpus)
@@ -270,16 +258,16 @@ def read_treebank(corpus: Corpus | Readable) -> Treebank:
 
 
 def targets(document: Document, has_tokens: np.ndarray) -> np.ndarray:
-    """`word`: the number of its parent, `len(document)` for ROOT, or `NOT_COUNTED` where the
+    """Return `word`: the number of its parent, `len(document)` for ROOT, or `NOT_COUNTED` if the
     parent is unknown or the word has no token.
     """
     parents = np.asarray(document.parents, dtype=np.int64)
-    wanted = np.where(parents == ROOT, len(document), parents)
-    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, wanted)
+    numbers = np.where(parents == ROOT, len(document), parents)
+    return np.where((parents == NO_PARENT) | ~has_tokens, NOT_COUNTED, numbers)
 
 
 def punctuation(document: Document) -> np.ndarray:
-    """`word`: is it punctuation? By the universal tag, else the relation, else its characters."""
+    """Return `word`: true for punctuation, by universal tag, else relation, else characters."""
     if document.upos is not None and "_" not in document.upos:
         return np.array([tag == "PUNCT" for tag in document.upos])
     if document.relations is not None and "punct" in document.relations:
@@ -288,36 +276,36 @@ def punctuation(document: Document) -> np.ndarray:
 
 
 def right_branching(n_words: int) -> np.ndarray:
-    """`word`: the next word; ROOT (`n_words`) for the last."""
+    """Return `word`: the next word; ROOT (`n_words`) for the last."""
     return np.arange(1, n_words + 1)
 
 
-FORMAT = 1
-MAX_BYTES = 8 << 30
-"""Of all stores in the user's cache together."""
+STORE_FORMAT = 1
+MAX_STORE_BYTES = 8 << 30
+"""Maximum bytes of all stores in the user's cache."""
 PREFIX = "attention-"
-ABOUT, VALUES = "about.json", "attention.npy"
+METADATA, VALUES = "about.json", "attention.npy"
 DTYPE = np.dtype(np.float16)
 SENTENCES_AT_ONCE = 512
 
 
 class AttentionSource(Protocol):
-    """Where the attention of a treebank's sentences comes from."""
+    """Source of the attention of a treebank's sentences."""
 
     def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """`word column head` of each of these sentences."""
+        """Return `word column head` of each sentence."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Streamed:
-    """Runs the model each time it is asked: nothing is kept."""
+    """Source that runs the model for each request, without a store."""
 
     reader: AttentionReader
     treebank: Treebank
 
     def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """`word column head` of each of these sentences, float32."""
+        """Return `word column head` of each sentence, float32."""
         documents = [(number, self.treebank.documents[number]) for number in numbers]
         tables = dict(self.reader.read(documents))
         return [tables[number] for number in numbers]
@@ -325,15 +313,20 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """A treebank's attention in a file, of which only the sentences asked for are read."""
+    """Attention of a treebank in a memory-mapped file of float16.
+
+    The next kind of probe reads the same store. A store appears when complete. In the user's
+    cache, the least recently used stores are removed when a new one needs space; in another
+    folder, all are kept.
+    """
 
     values: np.ndarray
-    """All sentences one after the other."""
+    """All sentences end to end."""
     shapes: tuple[tuple[int, int, int], ...]
     starts: np.ndarray
 
     def take(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """`word column head` of each of these sentences, as stored."""
+        """Return `word column head` of each sentence, as stored."""
         return [
             self.values[self.starts[n] : self.starts[n + 1]].reshape(self.shapes[n])
             for n in numbers
@@ -341,7 +334,7 @@ class Store:
 
 
 def store_size(reader: AttentionReader, treebank: Treebank) -> int:
-    """Bytes a store will have, known before the model runs."""
+    """Return the bytes of a store, before the model runs."""
     return int(_starts(_shapes(reader, treebank))[-1]) * DTYPE.itemsize
 
 
@@ -354,18 +347,18 @@ def open_store(
     say: Callable[[str], None] = lambda line: None,
     advance: Callable[[int], None] = lambda sentences: None,
 ) -> Store:
-    """The store of a model and treebank, made if it is not there.
+    """Open the store of a model and treebank; write it if it is missing.
 
     Args:
-        reader: reads the model.
-        treebank: its sentences.
-        surveyed: what the reader found of them.
-        folder: where stores are; None for the user's cache, where old ones are removed.
-        say: told the size before the model runs.
-        advance: told how many sentences are done.
+        reader: reader of the model.
+        treebank: sentences.
+        surveyed: token counts of the treebank.
+        folder: folder of stores; None for the user's cache, where old ones are removed.
+        say: called with the size before the model runs.
+        advance: called with the number of sentences done.
 
     Raises:
-        InputError: the disk has not enough room.
+        InputError: the disk lacks space.
     """
     base = cache_folder() / "probes" if folder is None else folder
     base.mkdir(parents=True, exist_ok=True)
@@ -404,10 +397,10 @@ def _starts(shapes: Sequence[tuple[int, int, int]]) -> np.ndarray:
 
 
 def _key(reader: AttentionReader, surveyed: Surveyed) -> str:
-    """A hash of everything that the stored attention depends on."""
+    """Return a hash of everything that the stored attention depends on."""
     model = describe_model(reader.model)
-    about = {
-        "format": FORMAT,
+    parts: dict[str, object] = {
+        "format": STORE_FORMAT,
         "dtype": str(DTYPE),
         "model": {
             name: model[name] for name in ("architecture", "dtype", "weights_sha256", "edits")
@@ -415,8 +408,8 @@ def _key(reader: AttentionReader, surveyed: Surveyed) -> str:
         "inputs": surveyed.hash,
     }
     if reader.settings.over != "attention":
-        about["over"] = reader.settings.over
-    content = json.dumps(about, sort_keys=True).encode()
+        parts["over"] = reader.settings.over
+    content = json.dumps(parts, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()[:20]
 
 
@@ -437,24 +430,24 @@ def _write(
         values.flush()
         del values
         sizes = {VALUES: (work / VALUES).stat().st_size}
-        about = {"model": reader.model.name, "treebank": treebank.describe(), "files": sizes}
-        (work / ABOUT).write_text(json.dumps(about, indent=1))
+        metadata = {"model": reader.model.name, "treebank": treebank.describe(), "files": sizes}
+        (work / METADATA).write_text(json.dumps(metadata, indent=1))
 
 
 def _is_complete(target: Path) -> bool:
     try:
-        sizes = json.loads((target / ABOUT).read_text())["files"]
+        sizes = json.loads((target / METADATA).read_text())["files"]
         return all((target / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, AttributeError):
         return False
 
 
 def _make_room(base: Path, size: int) -> None:
-    """Remove the stores used longest ago until a new one fits."""
+    """Remove the least recently used stores until a new one fits."""
     stores = sorted(base.glob(f"{PREFIX}*/{VALUES}"), key=lambda file: file.parent.stat().st_mtime)
-    held = sum(file.stat().st_size for file in stores)
+    total = sum(file.stat().st_size for file in stores)
     for file in stores:
-        if held + size <= MAX_BYTES:
+        if total + size <= MAX_STORE_BYTES:
             break
-        held -= file.stat().st_size
+        total -= file.stat().st_size
         shutil.rmtree(file.parent, ignore_errors=True)

@@ -1,6 +1,4 @@
-"""A trained probe on new text: the parents of its words, from the attention of its model.
-
-From the scores of candidates to parents: the best candidate of each word, or the best tree.
+"""Decode scores into parents, and apply trained probes to new text.
 
 Scores are `word candidate`: candidates 0 … n-1 are the words, n is ROOT. A candidate that cannot
 be the parent (the word itself, a word without tokens) has a score of -inf.
@@ -26,29 +24,24 @@ from headscope.text.document import ROOT, Document
 from headscope.text.readers.read import read
 
 Decoding = Literal["greedy", "tree"]
-"""`greedy`: every word's best candidate by itself. `tree`: the best of all trees with one root."""
+"""`greedy`: each word's best candidate. `tree`: the best tree with one root."""
 DECODINGS: tuple[Decoding, ...] = ("greedy", "tree")
 
 
 def decode(scores: np.ndarray, decoding: Decoding) -> np.ndarray:
-    """`word`: the number of its parent, n for ROOT."""
-    return best_parents(scores) if decoding == "greedy" else best_tree(scores)
-
-
-def best_parents(scores: np.ndarray) -> np.ndarray:
-    """`word`: its best candidate, each word by itself. This is what the paper evaluates."""
-    return np.asarray(scores.argmax(1))
+    """Return `word`: the number of its parent, n for ROOT. The paper evaluates `greedy`."""
+    return np.asarray(scores.argmax(1)) if decoding == "greedy" else best_tree(scores)
 
 
 def best_tree(scores: np.ndarray) -> np.ndarray:
-    """`word`: its parent in the tree with the highest sum of scores and exactly one root word.
+    """Return `word`: its parent in the tree with the highest score and exactly one root word.
 
-    Chu and Liu (1965), Edmonds (1967). Every tree has a word below ROOT. Each such word costs a
-    price higher than all other scores could make up for, so the best tree has only one.
+    Chu and Liu (1965), Edmonds (1967). Each word below ROOT costs a price that exceeds all other
+    scores, so the best tree has only one.
 
-    All words have the same candidates, except themselves. So a word has no candidate in two
-    cases only: it is the single candidate of the others (then it is the root), or there is no
-    candidate at all (then every word is a root).
+    All words have the same candidates, except themselves. A word therefore has no candidate in
+    two cases only: it is the single candidate of the others (then it is the root), or there are
+    no candidates (then every word is a root).
     """
     n = len(scores)
     has_none = ~np.isfinite(scores[:, :n]).any(1)
@@ -62,24 +55,24 @@ def best_tree(scores: np.ndarray) -> np.ndarray:
 
 
 def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
-    """`node`: its parent in the best tree below `root`; the entry of `root` itself means nothing.
+    """Return `node`: its parent in the best tree below `root`; the entry of `root` is undefined.
 
     Args:
-        scores: `node candidate`, square; -inf where there is no edge.
-        root: the node that gets no parent.
+        scores: `node candidate`, square; -inf without an edge.
+        root: node without a parent.
     """
     parents: np.ndarray = scores.argmax(1)
     parents[root] = root
-    ring = _ring(parents, root)
-    if ring is None:
+    cycle = _find_cycle(parents, root)
+    if cycle is None:
         return parents
     inside = np.zeros(len(scores), dtype=bool)
-    inside[ring] = True
+    inside[cycle] = True
     outer = np.flatnonzero(~inside)
-    kept = scores[ring, parents[ring]]
-    # The ring becomes one node: entering it at a word costs that word's edge in the ring.
-    entering = scores[np.ix_(ring, outer)] - kept[:, None]
-    leaving = scores[np.ix_(outer, ring)]
+    kept = scores[cycle, parents[cycle]]
+    # The cycle becomes one node: entering it at a word costs that word's edge in the cycle.
+    entering = scores[np.ix_(cycle, outer)] - kept[:, None]
+    leaving = scores[np.ix_(outer, cycle)]
     entry, exit_ = entering.argmax(0), leaving.argmax(1)
     m = len(outer)
     smaller = np.full((m + 1, m + 1), -np.inf)
@@ -90,15 +83,15 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     for place, node in enumerate(outer):
         if node != root:
             parent = smaller_parents[place]
-            parents[node] = ring[exit_[place]] if parent == m else outer[parent]
-    broken = ring[entry[smaller_parents[m]]]
+            parents[node] = cycle[exit_[place]] if parent == m else outer[parent]
+    broken = cycle[entry[smaller_parents[m]]]
     parents[broken] = outer[smaller_parents[m]]
     return parents
 
 
-def _ring(parents: np.ndarray, root: int) -> np.ndarray | None:
-    """The nodes of a cycle, if following parents does not always end at the root."""
-    state = np.zeros(len(parents), dtype=np.int64)  # the walk in which a node was first met
+def _find_cycle(parents: np.ndarray, root: int) -> np.ndarray | None:
+    """Return the nodes of a cycle; None if all nodes reach the root."""
+    state = np.zeros(len(parents), dtype=np.int64)  # number of the walk that reached a node first
     state[root] = -1
     for start in range(len(parents)):
         node = start
@@ -106,10 +99,10 @@ def _ring(parents: np.ndarray, root: int) -> np.ndarray | None:
             state[node] = start + 1
             node = int(parents[node])
         if state[node] == start + 1 and node != root:
-            ring = [node]
-            while parents[ring[-1]] != node:
-                ring.append(int(parents[ring[-1]]))
-            return np.array(ring)
+            cycle = [node]
+            while parents[cycle[-1]] != node:
+                cycle.append(int(parents[cycle[-1]]))
+            return np.array(cycle)
     return None
 
 
@@ -121,7 +114,7 @@ def predict(
     decoding: Decoding = "greedy",
     vectors: WordVectors | None = None,
 ) -> tuple[int, ...]:
-    """The parent of each word, -1 for a root; `Probe.predict` says more."""
+    """See `Probe.predict`."""
     expect("document", document, Document | str, "a document or a text")
     if decoding not in DECODINGS:
         raise UnknownName.of("decoding", decoding, DECODINGS)
@@ -146,7 +139,7 @@ def predict(
 
 
 def scorer_of(probe: Probe) -> Scorer:
-    """The probe's weights, ready to score."""
+    """Return a scorer with the probe's weights."""
     sizes = probe.parameters.sizes
     scorer = make_scorer(
         probe.kind,
@@ -161,7 +154,7 @@ def scorer_of(probe: Probe) -> Scorer:
 def _sentence_scores(
     scorer: Scorer, reader: AttentionReader, vectors: WordVectors | None, sentence: Document
 ) -> np.ndarray:
-    """`word candidate`; the last candidate is ROOT."""
+    """Return `word candidate`; the last candidate is ROOT."""
     has_tokens = torch.from_numpy(reader.survey([sentence]).has_tokens[0])[None]
     attention = words = None
     if scorer.reads_attention:
@@ -176,7 +169,7 @@ def _sentence_scores(
 
 
 def _checked_model(probe: Probe, model: Model) -> Model:
-    """The model the probe was trained on: this one, or the control made of it."""
+    """Return the model of the training: this one, or its randomized control."""
     expected = probe.provenance["model"]["weights_sha256"]
     seed = probe.provenance["control_seed"]
     candidate = model if seed is None else randomized(model, int(seed))
@@ -189,12 +182,12 @@ def _checked_model(probe: Probe, model: Model) -> Model:
 
 
 def _checked_vectors(probe: Probe, vectors: WordVectors | None) -> WordVectors:
-    """The vectors the probe was trained with: these, or those loaded from where they were."""
-    about = probe.provenance["vectors"]
-    vectors = load_vectors(about["source"]) if vectors is None else vectors
-    if vectors.sha256 != about["sha256"]:
+    """Return the vectors of the training: these, or those loaded from their source."""
+    trained = probe.provenance["vectors"]
+    vectors = load_vectors(trained["source"]) if vectors is None else vectors
+    if vectors.sha256 != trained["sha256"]:
         raise InputError(
-            f"The probe was trained with {about['name']} (SHA-256 {about['sha256'][:16]}…), not "
-            f"with {vectors.name} ({vectors.sha256[:16]}…)."
+            f"The probe was trained with {trained['name']} (SHA-256 {trained['sha256'][:16]}…), "
+            f"not with {vectors.name} ({vectors.sha256[:16]}…)."
         )
     return vectors

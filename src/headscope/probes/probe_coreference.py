@@ -1,7 +1,4 @@
-"""`headscope.probe_coreference`: every head as a finder of antecedents.
-
-`headscope.probe_bias`: do heads that find antecedents follow stereotypes?
-"""
+"""`headscope.probe_coreference` and `headscope.probe_bias`: heads and antecedents."""
 
 from __future__ import annotations
 
@@ -45,19 +42,19 @@ def probe_coreference(
     candidates: Candidates = "mentions",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """How well each head finds the antecedents of mentions (Clark et al. 2019, 4.3).
+    """Score each head as a classifier of antecedents (Clark et al. 2019, 4.3).
 
     A head is right about a mention if, of the head words of all earlier mentions, the mention's
-    head word attends most to that of an antecedent. Plan, shards, workers and resume are those of
-    `headscope.analyze`. `result.table()` gives the best head of each kind of mention.
+    head word attends most to that of an antecedent. The run is that of `headscope.analyze`.
+    `result.table()` gives the best head of each kind of mention.
 
     Args:
-        model: the model, or what `headscope.load` takes.
-        corpus: documents with mentions (CorefUD's CoNLL-U, CoNLL-2012, OntoGUM), or what
-            `headscope.read` takes: files are read as whole documents.
-        candidates: `mentions`: the head words of mentions before; `words`: any other word.
+        model: the model, or an argument of `headscope.load`.
+        corpus: documents with mentions (CorefUD's CoNLL-U, CoNLL-2012, OntoGUM), or an argument
+            of `headscope.read`: files are read as whole documents.
+        candidates: `mentions`: the head words of earlier mentions; `words`: any other word.
         options: see `RunOptions`. Documents are cut after the last word that fits into
-            `max_tokens`, 128 by default; mentions that are cut in two are left out.
+            `max_tokens`, 128 by default; mentions across the cut are omitted.
 
     Returns:
         `coref_accuracy` over `layer`, `head` and `mention_kind` (all, pronoun, proper,
@@ -91,14 +88,14 @@ def probe_coreference(
 
 
 def cut_documents(model: Model, corpus: Corpus, max_tokens: int) -> Corpus:
-    """The beginning of each document of a corpus, at most so many tokens long."""
+    """Return the corpus with each document cut to `max_tokens` tokens."""
     source = _Beginnings(corpus, model.require_tokenizer(), max_tokens)
     return Corpus(source, unit=corpus.unit, on_error=corpus.on_error)
 
 
 @dataclass(frozen=True)
 class _Beginnings:
-    """The beginning of each document of a corpus, as a source of documents."""
+    """Source of the beginnings of a corpus's documents."""
 
     corpus: Corpus
     tokenizer: PreTrainedTokenizerBase = field(repr=False, compare=False)
@@ -109,7 +106,7 @@ class _Beginnings:
         return f"{self.corpus.name}, first {self.max_tokens} tokens"
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """The beginnings; a document of which no word fits is left out."""
+        """Yield the beginnings; a document without a word that fits is omitted."""
         special = int(self.tokenizer.num_special_tokens_to_add(pair=False))
         for document in self.corpus.by(unit).read(report):
             cut = shorten(document, offsets_by(self.tokenizer), self.max_tokens, special=special)
@@ -117,7 +114,7 @@ class _Beginnings:
                 yield cut
 
 
-OTHER = "other candidate"
+OTHER_CANDIDATE = "other candidate"
 
 
 def probe_bias(
@@ -126,16 +123,15 @@ def probe_bias(
     anti: Corpus | Readable,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """How differently each head treats pronouns that fit a stereotype and those that do not.
+    """Compare heads on pronouns that fit a stereotype and pronouns that do not (WinoBias).
 
-    Reads sentence pairs as WinoBias has them: the n-th document of `pro` and of `anti` are
-    the same sentence with the pronoun's gender swapped. The true candidate is annotated (its
-    mention and the pronoun's are of one cluster); the other is the word of the sentence,
-    before the pronoun and outside all mentions, that is the head word of a mention elsewhere
-    in the two corpora. `result.table()` shows the heads that matter.
+    The n-th documents of `pro` and of `anti` are the same sentence with the pronoun's gender
+    swapped. The true candidate is annotated: its mention and the pronoun's are of one cluster.
+    The other candidate is a word before the pronoun, outside all mentions, that is the head word
+    of a mention elsewhere in the two corpora. `result.table()` shows the best heads.
 
     Args:
-        model: the model, or what `headscope.load` takes.
+        model: the model, or an argument of `headscope.load`.
         pro: sentences whose pronoun fits the stereotype of its antecedent.
         anti: the same sentences with the other pronoun.
         options: see `RunOptions`. A batch has at most 2,048 tokens by default.
@@ -149,10 +145,10 @@ def probe_bias(
     Raises:
         InputError: the corpora are not pairs, or no pronoun has two candidates.
     """
-    both = [as_corpus(corpus, "document") for corpus in (pro, anti)]
-    paired = pair_documents(*both)
-    asked = (a for document in paired for a in anaphors(document) if a.mention.kind == "pronoun")
-    if not any(all(rivals(anaphor)) for anaphor in asked):
+    corpora = [as_corpus(corpus, "document") for corpus in (pro, anti)]
+    paired = pair_documents(*corpora)
+    pronouns = (a for document in paired for a in anaphors(document) if a.mention.kind == "pronoun")
+    if not any(all(rivals(anaphor)) for anaphor in pronouns):
         raise InputError(
             f"No pronoun of {paired.name} has two candidates before it: its antecedent, and "
             "another word that is the head word of a mention elsewhere. Expected sentences as "
@@ -162,13 +158,13 @@ def probe_bias(
 
 
 def pair_documents(pro: Corpus, anti: Corpus) -> Corpus:
-    """Both corpora as one, pair by pair; the other candidate becomes a mention."""
+    """Join both corpora, pair by pair; the other candidate becomes a mention."""
     return Corpus(_Pairs(pro, anti), unit=pro.unit, on_error=pro.on_error)
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Sentence pairs, as a source of documents."""
+    """Source of the documents of sentence pairs."""
 
     pro: Corpus
     anti: Corpus
@@ -179,7 +175,7 @@ class _Pairs:
         return f"{pro} and {anti}"
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """The two sentences of each pair one after the other."""
+        """Yield the two sentences of each pair."""
         names = {
             document.words[head].lower()
             for corpus in (self.pro, self.anti)
@@ -202,7 +198,7 @@ class _Pairs:
 def _with_other(document: Document, names: set[str], condition: str, number: int) -> Document:
     inside = {word for mention in document.mentions for word in mention.words()}
     others = tuple(
-        Mention(f"{OTHER} {word}", ((word, word + 1),))
+        Mention(f"{OTHER_CANDIDATE} {word}", ((word, word + 1),))
         for word, form in enumerate(document.words)
         if form.lower() in names and word not in inside
     )

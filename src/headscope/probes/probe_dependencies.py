@@ -1,9 +1,4 @@
-"""`headscope.probe_dependencies`: every head as a classifier of every dependency relation.
-
-`Result.examples`: sentences in which a head finds a relation, and some in which it does not.
-
-`Result.examples`: sentences of a relation under its best head, or another.
-"""
+"""`headscope.probe_dependencies` and its examples: heads as classifiers of dependencies."""
 
 from __future__ import annotations
 
@@ -47,21 +42,20 @@ def probe_dependencies(
     fold_subtypes: bool = False,
     **options: Unpack[RunOptions],
 ) -> Result:
-    """How well each head finds the parent of each word, by relation (Clark et al. 2019, 4.2).
+    """Score each head as a classifier of parents, by relation (Clark et al. 2019, 4.2).
 
     A head predicts, for each word, the other word it attends to most. All heads, both
-    directions and all relations in one pass; plan, shards, workers and resume are those of
-    `headscope.analyze`, and results merge likewise. `result.table()` gives the best head of
-    each relation.
+    directions and all relations are scored in one pass, which runs and merges as in
+    `headscope.analyze`. `result.table()` gives the best head of each relation.
 
     Args:
-        model: the model, or what `headscope.load` takes.
-        corpus: parsed documents, or what `headscope.read` takes (files by sentence).
+        model: the model, or an argument of `headscope.load`.
+        corpus: parsed documents, or an argument of `headscope.read` (files by sentence).
         min_cases: relations with fewer words are NaN.
         punctuation: count punctuation too (the relation `punct`).
-        possessive: where the dependent of a possessive (`poss`, `nmod:poss`) is followed by
-            the particle `'s` or `'`, the particle predicts in its place. By default in data
-            with Stanford's label `poss`.
+        possessive: use the attention of the particle `'s` or `'` for the dependent of a
+            possessive (`poss`, `nmod:poss`) before it. By default in data with Stanford's label
+            `poss`.
         fold_subtypes: count `nmod:poss` as `nmod`.
         options: see `RunOptions`. A batch has at most 2,048 tokens by default.
 
@@ -86,7 +80,7 @@ def probe_dependencies(
 
 
 def fold_subtypes(document: Document) -> Document:
-    """The document with relations without their subtypes: `nmod` for `nmod:poss`."""
+    """Return the document with relations without subtypes: `nmod` for `nmod:poss`."""
     if document.relations is None:
         return document
     return replace(
@@ -95,23 +89,23 @@ def fold_subtypes(document: Document) -> Document:
 
 
 def without_subtypes(corpus: Corpus) -> Corpus:
-    """The corpus with relations without their subtypes."""
+    """Return the corpus with relations without subtypes."""
     return Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
 
 
 @dataclass(frozen=True)
 class _Folded:
-    """A corpus with relations without subtypes, as a source of documents."""
+    """Source of the documents of a corpus, with relations without subtypes."""
 
     corpus: Corpus
 
     @property
     def name(self) -> str:
-        """The corpus's name, and that its subtypes are folded."""
+        """Name of the corpus, with the change."""
         return f"{self.corpus.name}, subtypes folded"
 
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """The corpus's documents."""
+        """Yield the documents."""
         yield from map(fold_subtypes, self.corpus.by(unit).read(report))
 
 
@@ -130,12 +124,9 @@ def probe_examples(
     block: BlockName | None = None,
     over: Over = "attention",
 ) -> ProbeExamples:
-    """The first sentences in which a head always finds a relation, and in which it misses one.
+    """Return sentences in which a head finds or misses a relation. See `Result.examples`.
 
-    `Result.examples` says more; `possessive` is as in `probe_dependencies`.
-
-    Returns:
-        Those that are right, then those that are wrong, in order of the corpus.
+    Right sentences come first, in order of the corpus. See `probe_dependencies` for `possessive`.
     """
     if direction not in DIRECTIONS:
         raise UnknownName.of("direction", direction, DIRECTIONS)
@@ -149,26 +140,26 @@ def probe_examples(
     if relation not in surveyed.relations:
         raise UnknownName.of("relation", relation, surveyed.relations)
     encoder = Encoder(model, axes_for(surveyed, settings), settings)
-    number_of = surveyed.relations.index(relation)
+    relation_number = surveyed.relations.index(relation)
     examples: dict[bool, list[ProbeExample]] = {True: [], False: []}
     for numbered in enumerate(corpus):
         document = numbered[1]
         if len(document) > max_words or relation not in (document.relations or ()):
             continue
         inputs, batch = encoder.batch(encoder.encode([numbered]))
-        made: list[ProbeExample] = []
+        read: list[ProbeExample] = []
 
-        def look(
-            attention: Attention, batch: Batch = batch, made: list[ProbeExample] = made
+        def read_layer(
+            attention: Attention, batch: Batch = batch, read: list[ProbeExample] = read
         ) -> None:
             if (attention.block, attention.layer) == (site.block, site.layer):
-                reading = LayerData(attention, batch)
-                made.append(_example(reading, head, number_of, direction, possessive))
+                layer_data = LayerData(attention, batch)
+                read.append(_example(layer_data, head, relation_number, direction, possessive))
 
-        model.read(inputs, NormWeights(model, look) if over == "norm" else look)
-        example = made[0]
-        wanted = right if example.is_right else wrong
-        if example.arcs and len(examples[example.is_right]) < wanted:
+        model.read(inputs, NormWeights(model, read_layer) if over == "norm" else read_layer)
+        example = read[0]
+        most = right if example.is_right else wrong
+        if example.arcs and len(examples[example.is_right]) < most:
             examples[example.is_right].append(example)
         if len(examples[True]) >= right and len(examples[False]) >= wrong:
             break
@@ -177,12 +168,12 @@ def probe_examples(
 
 
 def _example(
-    reading: LayerData, head: int, relation: int, direction: str, possessive: Possessive
+    layer_data: LayerData, head: int, relation: int, direction: str, possessive: Possessive
 ) -> ProbeExample:
-    cases = dep_cases(reading, punctuation=True, possessive=possessive)
+    cases = dep_cases(layer_data, punctuation=True, possessive=possessive)
     weights, others = (
         (w[0, head] if direction == "dependent" else w[0, head].T).double().cpu().numpy()
-        for w in (word_weights(reading), other_words(reading))
+        for w in (word_weights(layer_data), other_words(layer_data))
     )
     arcs = []
     for case in np.flatnonzero((cases.relation == relation) & cases.has_target):
@@ -190,7 +181,7 @@ def _example(
         best = int(others[query].argmax())
         predicted = best if others[query, best] > 0 else None
         arcs.append(ProbeArc(query, predicted, target, predicted == target))
-    document = reading.batch.documents[0]
+    document = layer_data.batch.documents[0]
     return ProbeExample(document.id, document.words[: len(weights)], weights, tuple(arcs))
 
 
@@ -208,9 +199,9 @@ def examples_of(
     max_words: int = 16,
     block: BlockName | None = None,
 ) -> ProbeExamples:
-    """Sentences of a relation under its best head, or another; `Result.examples` says more."""
+    """Return sentences of a relation under a head. See `Result.examples`."""
     if "accuracy" not in result:
-        raise InputError("Examples are of a result of headscope.probe_dependencies; this is none.")
+        raise InputError("This result lacks accuracy. Expected headscope.probe_dependencies(…).")
     if (layer is None) != (head is None):
         raise InputError(f"Give layer and head, or neither: layer is {layer}, head is {head}.")
     model = as_model(model)
@@ -223,7 +214,7 @@ def examples_of(
         direction = direction or best.direction or "dependent"
     corpus = as_corpus(corpus)
     if not any(":" in str(name) for name in result["accuracy"]["relation"].values):
-        # Measured without subtypes: those of the corpus are folded likewise.
+        # Measured without subtypes: fold those of the corpus too.
         corpus = without_subtypes(corpus)
     (metric,) = (m for m in result.provenance["metrics"] if m["name"] == "dep_accuracy")
     return probe_examples(

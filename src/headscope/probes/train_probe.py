@@ -1,8 +1,6 @@
-"""`headscope.train_probe`: how much syntax the attention of all heads together holds.
+"""`headscope.train_probe`: train probes on the attention of all heads, and score them.
 
 Clark et al. 2019, section 5.
-
-How good a probe is: unlabeled attachment with intervals, and which heads it relies on.
 """
 
 from __future__ import annotations
@@ -35,12 +33,19 @@ from headscope.probes.features import (
     targets,
 )
 from headscope.probes.predict import DECODINGS, decode
-from headscope.probes.scorers import KINDS, AttentionScorer, Kind, ProbeBatch, Scorer, make_scorer
+from headscope.probes.scorers import (
+    PROBE_KINDS,
+    AttentionScorer,
+    Kind,
+    ProbeBatch,
+    Scorer,
+    make_scorer,
+)
 from headscope.probes.training import (
     STILL_FALLING,
     Epoch,
-    Examples,
-    Options,
+    TrainingOptions,
+    TreebankExamples,
     epochs_for,
     fall_of_last,
     fit,
@@ -56,26 +61,26 @@ from headscope.statistics.jackknife import ratio_jackknife
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable
 
-PUNCTUATION = ("without", "with")
+PUNCTUATION_SCORES = ("without", "with")
 
 
 def evaluate(
     scorer: Scorer,
-    examples: Examples,
+    examples: TreebankExamples,
     is_punctuation: Sequence[np.ndarray],
     texts: Sequence[str],
 ) -> xr.Dataset:
-    """Score every sentence once: attachment by both decodings, and reliance on attention heads.
+    """Score every sentence once: attachment by both decodings, and reliance on heads.
 
     Args:
-        scorer: a trained probe.
-        examples: the sentences to score.
+        scorer: trained probe.
+        examples: sentences to score.
         is_punctuation: for each sentence `word`.
-        texts: for each sentence, the text it is from.
+        texts: source text of each sentence.
     """
-    right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION)))
-    baseline = np.zeros((len(examples), len(PUNCTUATION)))
-    counts = np.zeros((len(examples), len(PUNCTUATION)))
+    right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION_SCORES)))
+    baseline = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
+    counts = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
     spread = _Reliance()
     for numbers in ordered_batches(examples):
         batch = make_batch(examples, numbers)
@@ -92,15 +97,14 @@ def evaluate(
             counts[number] = masks.sum(1)
             baseline[number] = (masks & (right_branching(length) == target)).sum(1)
             for place, decoding in enumerate(DECODINGS):
-                right[number, place] = (masks & (decode(sentence_scores, decoding) == target)).sum(
-                    1
-                )
+                is_right = decode(sentence_scores, decoding) == target
+                right[number, place] = (masks & is_right).sum(1)
     accuracies = attachment(right, baseline, counts, texts)
     return accuracies if not spread.n else accuracies.assign(spread.values())
 
 
 def _masks(target: np.ndarray, is_punctuation: np.ndarray) -> np.ndarray:
-    """`punctuation word`: which words count."""
+    """Return `punctuation word`: true for words that count."""
     counted = target >= 0
     return np.stack((counted & ~is_punctuation, counted))
 
@@ -108,14 +112,14 @@ def _masks(target: np.ndarray, is_punctuation: np.ndarray) -> np.ndarray:
 def attachment(
     right: np.ndarray, baseline: np.ndarray, counts: np.ndarray, texts: Sequence[str]
 ) -> xr.Dataset:
-    """`uas` and `right_branching` with intervals, from counts.
+    """Return `uas` and `right_branching` with intervals.
 
     Args:
-        right: `sentence decoding punctuation`, words whose parent was found.
-        baseline: `sentence punctuation`, the same of right-branching.
+        right: `sentence decoding punctuation`, words with the correct parent.
+        baseline: `sentence punctuation`, the same for right-branching.
         counts: `sentence punctuation`, words that count.
-        texts: the text of each sentence: intervals are over texts, because sentences of one text
-            are not independent draws.
+        texts: source text of each sentence. Intervals are over texts, because sentences of one
+            text are not independent.
     """
     names, text_of = np.unique(np.asarray(texts), return_inverse=True)
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
@@ -124,17 +128,17 @@ def attachment(
     dims = ("decoding", "punctuation")
     with np.errstate(invalid="ignore"):
         n = counts.sum(0)
-        uas, low = right.sum(0) / n, baseline.sum(0) / n
-    of_uas = interval(ratio_jackknife(sums[0], sums[2][:, None], "logit"))
-    of_chain = interval(ratio_jackknife(sums[1], sums[2], "logit"))
-    about = {"units": "1", "long_name": "share of words whose parent was found"}
+        uas, chain = right.sum(0) / n, baseline.sum(0) / n
+    uas_interval = interval(ratio_jackknife(sums[0], sums[2][:, None], "logit"))
+    chain_interval = interval(ratio_jackknife(sums[1], sums[2], "logit"))
+    attrs = {"units": "1", "long_name": "share of words whose parent was found"}
     return xr.Dataset(
         {
-            "uas": (dims, uas, {**about, "paper": "Clark et al. 2019, section 5, Table 3"}),
-            "uas_interval": (("bound", *dims), of_uas.bounds),
-            "uas_n_eff": (dims, of_uas.documents),
-            "right_branching": ("punctuation", low, about),
-            "right_branching_interval": (("bound", "punctuation"), of_chain.bounds),
+            "uas": (dims, uas, {**attrs, "paper": "Clark et al. 2019, section 5, Table 3"}),
+            "uas_interval": (("bound", *dims), uas_interval.bounds),
+            "uas_n_eff": (dims, uas_interval.documents),
+            "right_branching": ("punctuation", chain, attrs),
+            "right_branching_interval": (("bound", "punctuation"), chain_interval.bounds),
             "words": ("punctuation", n.astype(np.int64)),
             "right": (("sentence", *dims), right.astype(np.int32)),
             "counted": (("sentence", "punctuation"), counts.astype(np.int32)),
@@ -142,14 +146,14 @@ def attachment(
         },
         coords={
             "decoding": list(DECODINGS),
-            "punctuation": list(PUNCTUATION),
+            "punctuation": list(PUNCTUATION_SCORES),
             "bound": list(BOUNDS),
         },
     )
 
 
 class _Reliance:
-    """Mean over words of how far a head's part of the score spreads over the candidates."""
+    """Mean over words of the spread of a head's contribution over the candidates."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -158,31 +162,31 @@ class _Reliance:
     def add(self, scorer: AttentionScorer, batch: ProbeBatch) -> None:
         """Add the words of a batch."""
         for row in range(len(batch.targets)):
-            wanted = batch.targets[row] >= 0
-            has = batch.candidates[row]
-            if int(has.sum()) < 3 or not bool(wanted.any()):
+            counted = batch.targets[row] >= 0
+            has_tokens = batch.candidates[row]
+            if int(has_tokens.sum()) < 3 or not bool(counted.any()):
                 continue
-            parts = contributions(scorer, batch, row)[:, wanted][:, :, has]
-            is_itself = wanted.nonzero() == has.nonzero()[:, 0]
+            parts = contributions(scorer, batch, row)[:, counted][:, :, has_tokens]
+            is_itself = counted.nonzero() == has_tokens.nonzero()[:, 0]
             others = parts.masked_fill(is_itself[None, :, :, None], 0.0)
             n = (~is_itself).sum(1)[None, :, None].float()
             mean = others.sum(2) / n
             deviations = (others - mean[:, :, None]).masked_fill(is_itself[None, :, :, None], 0.0)
             spread = (deviations.square().sum(2) / n).sqrt()
             self._sum = self._sum + spread.double().sum(1).numpy()
-            self.n += int(wanted.sum())
+            self.n += int(counted.sum())
 
     def values(self) -> dict[str, tuple[tuple[str, str], np.ndarray, dict[str, str]]]:
-        """`reliance` over `direction input`."""
-        about = {
+        """Return `reliance` over `direction input`."""
+        attrs = {
             "units": "nats",
             "long_name": "spread of a head's part of the score over a word's candidates",
         }
-        return {"reliance": (("direction", "input"), self._sum / self.n, about)}
+        return {"reliance": (("direction", "input"), self._sum / self.n, attrs)}
 
 
 def contributions(scorer: AttentionScorer, batch: ProbeBatch, row: int) -> torch.Tensor:
-    """`direction word candidate head`: what each head adds to the scores of one sentence."""
+    """Return `direction word candidate head`: contributions to the scores of one sentence."""
     assert batch.attention is not None
     n = batch.attention.shape[1]
     between = batch.attention[row, :, :n]
@@ -191,21 +195,21 @@ def contributions(scorer: AttentionScorer, batch: ProbeBatch, row: int) -> torch
     for direction, attention in enumerate((to_dependent, from_dependent)):
         weight = scorer.weights[direction]
         if scorer.reads_words and batch.vectors is not None:
-            of_candidate, of_dependent = scorer.word_weights[direction]
+            candidate_weights, dependent_weights = scorer.word_weights[direction]
             vectors = batch.vectors[row]
-            weight = weight + (vectors @ of_candidate)[None] + (vectors @ of_dependent)[:, None]
+            by_candidate, by_dependent = vectors @ candidate_weights, vectors @ dependent_weights
+            weight = weight + by_candidate[None] + by_dependent[:, None]
         parts.append(attention * weight)
     return torch.stack(parts)
 
 
-Texts = Corpus | Readable
 Coordinate = tuple[str, np.ndarray]
 
 
 def train_probe(
     model: Model | str,
-    train: Texts,
-    dev: Texts,
+    train: Corpus | Readable,
+    dev: Corpus | Readable,
     kind: Kind = "attention+words",
     *,
     seed: int = 0,
@@ -219,42 +223,42 @@ def train_probe(
 ) -> Probe:
     """Train a probe that predicts each word's parent from the attention of all heads.
 
-    The model is frozen; its attention between words is read once and kept on disk in
-    float16 (its size is shown first), so that the next kind of probe starts at once.
+    The model is frozen. Its attention between words is read once and stored on disk in float16
+    (the size is printed first), so that the next kind of probe starts at once.
 
     Args:
-        model: the model, or what `headscope.load` takes.
-        train: a treebank to learn from, by sentence, or what `headscope.read` takes.
-        dev: a treebank to score on.
+        model: the model, or an argument of `headscope.load`.
+        train: treebank for training, by sentence, or an argument of `headscope.read`.
+        dev: treebank for scoring.
         kind: `attention`, a weight for each head and direction; `attention+words`, weights
-            that depend on the two words; `distance+words`, a network that sees the words and
-            how far apart they are and no attention.
-        seed: of the batches, of a network's first weights and of a control's weights.
-        vectors: word vectors, or what `load_vectors` takes: a file; GloVe by default.
+            that depend on the two words; `distance+words`, a network over the words and their
+            distance, without attention.
+        seed: seed of the batches, of a network's initial weights and of a control's weights.
+        vectors: word vectors, or an argument of `load_vectors`; GloVe by default.
         control: use the model's architecture with random weights, its embeddings kept.
-        epochs: times the training data is seen; by default 5, more for fewer than 4,000
-            sentences (`ceil(20,000 / sentences)`, at most 40); never chosen by a score. A
-            warning says so where the loss was still falling at the end.
-        over: `attention`, or `norm` for attention times the length of what it fetches.
+        epochs: training epochs; by default 5, more for fewer than 4,000 sentences
+            (`ceil(20,000 / sentences)`, at most 40); never chosen by a score. A warning is given
+            if the loss was still falling at the end.
+        over: `attention`, or `norm` for norm-weighted attention.
         max_tokens: longer sentences are cut, and counted.
-        cache: True keeps attention in the user's cache folder (`HEADSCOPE_CACHE`), at most
-            8 GB, and removes what was used longest ago when it needs room; a folder keeps it
-            there until you remove it; False keeps none and runs the model in every epoch.
+        cache: True stores attention in the user's cache folder (`HEADSCOPE_CACHE`), at most
+            8 GB, and removes the least recently used; a folder stores it there until the user
+            removes it; False runs the model in every epoch.
         progress: show progress; by default on a terminal.
 
     Raises:
-        InputError: a treebank without trees, or not by sentence; an unknown kind; no room for
-            the cache.
+        InputError: a treebank lacks trees or is not by sentence, the kind is unknown, or the
+            disk is full.
     """
-    if kind not in KINDS:
-        raise UnknownName.of("kind of probe", kind, KINDS)
+    if kind not in PROBE_KINDS:
+        raise UnknownName.of("kind of probe", kind, PROBE_KINDS)
     if epochs is not None:
         whole_number("epochs", epochs)
     model = as_model(model)
     clock = _Clock()
     with clock.stage("read"), phase("reading treebanks", progress):
         treebanks = {"train": read_treebank(train), "dev": read_treebank(dev)}
-        options = Options(epochs or epochs_for(len(treebanks["train"].documents)))
+        options = TrainingOptions(epochs or epochs_for(len(treebanks["train"].documents)))
         words = _vectors(kind, vectors)
         original = model
         model = randomized(model, seed) if control else model
@@ -301,7 +305,7 @@ def train_probe(
             "over": over,
         },
         "vectors": words.describe() if words else None,
-        **{name: _about(treebanks[name], surveyed[name], words) for name in treebanks},
+        **{name: _counts(treebanks[name], surveyed[name], words) for name in treebanks},
         "is_streamed": cache is False,
         "seconds": clock.seconds,
         "versions": versions(),
@@ -346,33 +350,37 @@ def _examples(
     surveyed: Surveyed,
     words: WordVectors | None,
     source: AttentionSource | None,
-) -> Examples:
+) -> TreebankExamples:
     pairs = zip(treebank.documents, surveyed.has_tokens, strict=True)
-    parents = [targets(document, has) for document, has in pairs]
+    parents = [targets(document, has_tokens) for document, has_tokens in pairs]
     rows = array = None
     if words is not None:
-        known = sorted({word for document in treebank.documents for word in document.words})
-        place = {word: row for row, word in enumerate(known)}
-        array = torch.from_numpy(words.of(known))
-        rows = [np.array([place[w] for w in d.words]) for d in treebank.documents]
-    return Examples(treebank.lengths, surveyed.has_tokens, parents, rows, array, source)
+        vocabulary = sorted({word for document in treebank.documents for word in document.words})
+        row_of = {word: row for row, word in enumerate(vocabulary)}
+        array = torch.from_numpy(words.of(vocabulary))
+        rows = [np.array([row_of[w] for w in d.words]) for d in treebank.documents]
+    return TreebankExamples(treebank.lengths, surveyed.has_tokens, parents, rows, array, source)
 
 
 def _train(
-    scorer: Scorer, examples: Examples, options: Options, seed: int, progress: bool | None
+    scorer: Scorer,
+    examples: TreebankExamples,
+    options: TrainingOptions,
+    seed: int,
+    progress: bool | None,
 ) -> list[Epoch]:
     if not any((target >= 0).any() for target in examples.targets):
         raise InputError("No word of the training data has both a token and a known parent.")
     meter = Meter(options.epochs * len(examples), shown=progress)
 
-    def tell(number: int, epoch: Epoch) -> None:
+    def report(number: int, epoch: Epoch) -> None:
         meter.say(
             f"epoch {number + 1} of {options.epochs}: loss {epoch.loss:.3f} nats, "
             f"accuracy {epoch.accuracy:.1%} ({epoch.seconds:.0f} s)"
         )
 
     try:
-        return fit(scorer, examples, options, seed, tell=tell, advance=meter.advance)
+        return fit(scorer, examples, options, seed, report=report, advance=meter.advance)
     finally:
         meter.close()
 
@@ -387,21 +395,21 @@ def _warn_if_unfinished(log: list[Epoch]) -> None:
         )
 
 
-def _about(
+def _counts(
     treebank: Treebank, surveyed: Surveyed, words: WordVectors | None
 ) -> dict[str, str | int]:
-    about = treebank.describe() | {
+    counts = treebank.describe() | {
         "tokens": surveyed.tokens,
         "truncated_sentences": surveyed.truncated,
         "words_without_tokens": int(sum((~has).sum() for has in surveyed.has_tokens)),
     }
     if words is not None:
         unknown = (not words.knows(w) for d in treebank.documents for w in d.words)
-        about["words_without_vector"] = sum(unknown)
-    return about
+        counts["words_without_vector"] = sum(unknown)
+    return counts
 
 
-DIMS = {
+PARAMETER_DIMS = {
     "attention": {
         "weights": ("direction", "input"),
         "root_weights": ("edge", "input"),
@@ -417,11 +425,11 @@ DIMS = {
         "out_weights": ("unit",),
     },
 }
-"""The axes of a scorer's parameters."""
+"""Axes of a scorer's parameters."""
 
 
 def _parameters(scorer: Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:
-    dims = DIMS["attention" if scorer.reads_attention else "distance"]
+    dims = PARAMETER_DIMS["attention" if scorer.reads_attention else "distance"]
     data = xr.Dataset({name: (dims[name], array) for name, array in scorer.arrays().items()})
     coords: dict[str, Coordinate | list[str]] = dict(inputs) if "input" in data.dims else {}
     if "direction" in data.dims:

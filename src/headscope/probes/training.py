@@ -1,8 +1,8 @@
-"""Training a probe with Adam, in batches of sentences of similar length. The model is not changed.
+"""Train a probe with Adam, in batches of sentences of similar length. The model stays frozen.
 
 For one seed, the same machine with the same number of threads gives the same bits. The number of
-epochs is fixed beforehand, and the step size falls to zero over them: no epoch is chosen by its
-score, and the development data is seen once, at the end.
+epochs is fixed beforehand, and the step size falls to zero. Development data are used once, at the
+end, and do not choose an epoch.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from headscope.probes.features import AttentionSource
 from headscope.probes.scorers import ProbeBatch, Scorer
 
 MAX_PAIRS = 1 << 14
-"""Most pairs of words in a batch, padding included: this bounds the memory."""
-WINDOW = 2048
-"""So many sentences at a time are sorted by length and put into batches."""
+"""Maximum pairs of words in a batch with padding, which bounds the memory."""
+SORTED_SENTENCES = 2048
+"""Sentences that are sorted by length together."""
 SCALE_SENTENCES = 512
-"""The spread of each attention head is estimated from so many sentences."""
+"""Sentences that estimate the spread of each head."""
 
 MIN_EPOCHS, MAX_EPOCHS = 5, 40
 SEEN = 20_000
-"""A probe sees so many sentences while it is trained, in at most `MAX_EPOCHS` epochs."""
+"""Sentences seen in training, in at most `MAX_EPOCHS` epochs."""
 STILL_FALLING = 0.02
-"""A probe whose loss falls by more than this share in its last epoch has not converged."""
+"""Relative fall of the loss in the last epoch above which a probe has not converged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How a probe is trained."""
+class TrainingOptions:
+    """Options of the training."""
 
     epochs: int = MIN_EPOCHS
     step: float = 0.01
-    """Adam's first step size, on inputs of unit spread."""
+    """First step size of Adam, on inputs of unit spread."""
     pairs: int = MAX_PAIRS
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A line of the training log."""
+    """Line of the training log."""
 
     loss: float
     """Mean cross-entropy of a word's parent while training, in nats."""
@@ -54,34 +54,31 @@ class Epoch:
 
 
 def epochs_for(n_sentences: int) -> int:
-    """More epochs on small treebanks: 5 from 4,000 sentences on, 20 for 1,000, 40 at most.
-
-    The number depends on the size of the treebank alone: no epoch is chosen by its score.
-    """
-    asked = -(-SEEN // max(n_sentences, 1))
-    return min(max(asked, MIN_EPOCHS), MAX_EPOCHS)
+    """Return the number of epochs: 5 from 4,000 sentences on, 20 for 1,000, 40 at most."""
+    needed = -(-SEEN // max(n_sentences, 1))
+    return min(max(needed, MIN_EPOCHS), MAX_EPOCHS)
 
 
 def fall_of_last(log: Sequence[Epoch]) -> float:
-    """By which share the loss fell in the last epoch; NaN with fewer than two."""
+    """Return the relative fall of the loss in the last epoch; NaN with fewer than two."""
     return 1 - log[-1].loss / log[-2].loss if len(log) > 1 and log[-2].loss > 0 else float("nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Examples:
-    """The sentences of a treebank as numbers."""
+class TreebankExamples:
+    """Sentences of a treebank as numbers."""
 
     lengths: np.ndarray
     candidates: Sequence[np.ndarray]
-    """For each sentence `word`: can it be a parent?"""
+    """For each sentence `word`: whether it can be a parent."""
     targets: Sequence[np.ndarray]
-    """For each sentence `word`: number of its parent, n for ROOT, -1 where it does not count."""
+    """For each sentence `word`: number of its parent, n for ROOT, -1 if it does not count."""
     rows: Sequence[np.ndarray] | None
     """For each sentence `word`: the row of its vector in `vectors`."""
     vectors: Tensor | None
     """`row dimension`, of the words that occur."""
     source: AttentionSource | None
-    """Where the attention comes from; None for probes that read none."""
+    """Source of attention; None for probes without attention."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -89,18 +86,18 @@ class Examples:
 
 def fit(
     scorer: Scorer,
-    examples: Examples,
-    options: Options,
+    examples: TreebankExamples,
+    options: TrainingOptions,
     seed: int,
     *,
-    tell: Callable[[int, Epoch], None] = lambda number, epoch: None,
+    report: Callable[[int, Epoch], None] = lambda number, epoch: None,
     advance: Callable[[int], None] = lambda sentences: None,
 ) -> list[Epoch]:
-    """Train a scorer; afterwards its parameters fit unscaled inputs.
+    """Train a scorer and rescale its parameters for unscaled inputs.
 
-    While training, each head's attention and the vectors are divided by their spread. This
-    changes only the steps of the optimizer, not what a probe can learn: an attention head that
-    hardly varies, as with random weights, needs a large weight, and would never reach it otherwise.
+    In training, each head's attention and the vectors are divided by their spread. The scaling
+    changes only the steps of the optimizer. A head that hardly varies, as with random weights,
+    needs a large weight that it would not reach otherwise.
     """
     generator = np.random.default_rng(seed)
     scales = input_scales(examples, generator)
@@ -130,28 +127,28 @@ def fit(
             advance(len(numbers))
         epoch = Epoch(loss_sum / words, right / words, time.perf_counter() - started)
         log.append(epoch)
-        tell(number, epoch)
+        report(number, epoch)
     scorer.rescale(scales)
     return log
 
 
 def _loss(scores: Tensor, targets: Tensor) -> tuple[Tensor, int, int]:
-    """Summed cross-entropy of the words that count and whose parent is a candidate; how many
-    were right; how many there were.
+    """Return the summed cross-entropy of words whose parent is a candidate, the number of correct
+    words, and the number of words in the sum.
     """
-    flat, wanted = scores.flatten(0, 1), targets.flatten()
-    counted = wanted >= 0
-    flat, wanted = flat[counted], wanted[counted]
-    losses = torch.nn.functional.cross_entropy(flat, wanted, reduction="none")
+    flat, parents = scores.flatten(0, 1), targets.flatten()
+    counted = parents >= 0
+    flat, parents = flat[counted], parents[counted]
+    losses = torch.nn.functional.cross_entropy(flat, parents, reduction="none")
     findable = torch.isfinite(losses)
-    right = int((flat.argmax(1) == wanted).sum())
+    right = int((flat.argmax(1) == parents).sum())
     return losses[findable].sum(), right, int(findable.sum())
 
 
 def make_batch(
-    examples: Examples, numbers: Sequence[int], scales: Mapping[str, Tensor] | None = None
+    examples: TreebankExamples, numbers: Sequence[int], scales: Mapping[str, Tensor] | None = None
 ) -> ProbeBatch:
-    """Sentences padded to the longest, their inputs divided by `scales`."""
+    """Return sentences padded to the longest, with inputs divided by `scales`."""
     n = int(max(examples.lengths[number] for number in numbers))
     candidates = torch.zeros(len(numbers), n, dtype=torch.bool)
     targets = torch.full((len(numbers), n), -1, dtype=torch.int64)
@@ -169,7 +166,7 @@ def make_batch(
 
 
 def _attention(
-    examples: Examples, numbers: Sequence[int], n: int, scales: Mapping[str, Tensor] | None
+    examples: TreebankExamples, numbers: Sequence[int], n: int, scales: Mapping[str, Tensor] | None
 ) -> Tensor | None:
     if examples.source is None:
         return None
@@ -188,7 +185,7 @@ def _attention(
 
 
 def _vectors(
-    examples: Examples, numbers: Sequence[int], n: int, scales: Mapping[str, Tensor] | None
+    examples: TreebankExamples, numbers: Sequence[int], n: int, scales: Mapping[str, Tensor] | None
 ) -> Tensor | None:
     if examples.vectors is None or examples.rows is None:
         return None
@@ -199,10 +196,9 @@ def _vectors(
     return padded if scales is None else padded / scales["vectors"]
 
 
-def input_scales(examples: Examples, generator: np.random.Generator) -> dict[str, Tensor]:
-    """The spread of the inputs: of each head's attention between words (`between`, over
-    `head`) and to and from the edges (`edges`, over `edge head`), and the length of two
-    `vectors` together, so that words move a weight as far as its constant part does.
+def input_scales(examples: TreebankExamples, generator: np.random.Generator) -> dict[str, Tensor]:
+    """Return the spread of each head's attention between words (`between`, over `head`) and to
+    and from the edges (`edges`, over `edge head`), and the length of two `vectors` together.
     """
     scales: dict[str, Tensor] = {}
     if examples.vectors is not None:
@@ -214,17 +210,17 @@ def input_scales(examples: Examples, generator: np.random.Generator) -> dict[str
         between, edges = _Spread(), _Spread()
         for batch in _batches(examples, numbers, MAX_PAIRS):
             for number, table in zip(batch, examples.source.take(batch), strict=True):
-                has = examples.candidates[number]
-                length = len(has)
-                plain = np.asarray(table, dtype=np.float64)[has]
-                between.add(plain[:, :length][:, has].reshape(-1, plain.shape[2]))
+                has_tokens = examples.candidates[number]
+                length = len(has_tokens)
+                plain = np.asarray(table, dtype=np.float64)[has_tokens]
+                between.add(plain[:, :length][:, has_tokens].reshape(-1, plain.shape[2]))
                 edges.add(plain[:, length:])
         scales["between"], scales["edges"] = between.tensor(), edges.tensor()
     return scales
 
 
 class _Spread:
-    """Standard deviation over the first axis of what is added."""
+    """Standard deviation over the first axis of the added arrays."""
 
     def __init__(self) -> None:
         self._n: float = 0.0
@@ -237,25 +233,25 @@ class _Spread:
         self._squares = self._squares + (values**2).sum(0)
 
     def tensor(self) -> Tensor:
-        """At least a millionth: a head may attend to no word at all."""
+        """Return the deviations, at least 1e-6: a head may attend to no word at all."""
         mean = self._sum / max(self._n, 1)
         variance = np.maximum(self._squares / max(self._n, 1) - mean**2, 0)
         return torch.from_numpy(np.maximum(np.sqrt(variance), 1e-6)).float()
 
 
 def shuffled_batches(
-    examples: Examples, numbers: np.ndarray, pairs: int, generator: np.random.Generator
+    examples: TreebankExamples, numbers: np.ndarray, pairs: int, generator: np.random.Generator
 ) -> list[list[int]]:
-    """Batches of similar length in random order, drawn anew for each epoch."""
+    """Return batches of similar length in a new random order."""
     order = generator.permutation(numbers)
     batches: list[list[int]] = []
-    for start in range(0, len(order), WINDOW):
-        batches += _batches(examples, order[start : start + WINDOW], pairs)
+    for start in range(0, len(order), SORTED_SENTENCES):
+        batches += _batches(examples, order[start : start + SORTED_SENTENCES], pairs)
     return [batches[place] for place in generator.permutation(len(batches))]
 
 
-def _batches(examples: Examples, numbers: np.ndarray, pairs: int) -> Iterator[list[int]]:
-    """Sentences sorted by length, in batches of at most so many pairs of words."""
+def _batches(examples: TreebankExamples, numbers: np.ndarray, pairs: int) -> Iterator[list[int]]:
+    """Yield sentences sorted by length, in batches of at most `pairs` pairs of words."""
     batch: list[int] = []
     for number in numbers[np.argsort(examples.lengths[numbers], kind="stable")]:
         if batch and (len(batch) + 1) * int(examples.lengths[number]) ** 2 > pairs:
@@ -266,6 +262,6 @@ def _batches(examples: Examples, numbers: np.ndarray, pairs: int) -> Iterator[li
         yield batch
 
 
-def ordered_batches(examples: Examples, pairs: int = MAX_PAIRS) -> Iterator[list[int]]:
-    """All sentences in batches of similar length."""
+def ordered_batches(examples: TreebankExamples, pairs: int = MAX_PAIRS) -> Iterator[list[int]]:
+    """Yield all sentences in batches of similar length."""
     return _batches(examples, np.arange(len(examples)), pairs)

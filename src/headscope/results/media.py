@@ -1,4 +1,4 @@
-"""What a model saw and heard: the images and the recording of a trace, as plain arrays."""
+"""Images and recording of a trace, as plain arrays."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from headscope.errors import InputError
 from headscope.text.tokens import Frame, Patch
 
 MAX_PIXELS = 64_000_000
-"""Of an image: a file that says more is not believed."""
+"""Maximum pixels per image."""
 MAX_SAMPLES = 500_000_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Media:
-    """The images and the recording that were traced, as the model's processor prepared them:
-    resized and cropped, before numbers were normalized. So a patch of an image is what the
-    model saw of it.
-    """
+    """Images and recording as the processor prepared them: resized, cropped, not normalized."""
 
     images: tuple[np.ndarray, ...] = ()
     """Each `row column color`, bytes."""
@@ -50,11 +47,11 @@ class Media:
 
     @property
     def seconds(self) -> float:
-        """How long the recording is."""
+        """Length of the recording."""
         return 0.0 if self.sound is None else len(self.sound) / self.rate
 
     def thumbnail(self, patch: Patch) -> np.ndarray:
-        """The pixels of a patch, `row column color`."""
+        """Return the pixels of a patch, `row column color`."""
         image = self.images[patch.image]
         height, width = image.shape[:2]
         top, bottom = round(patch.top * height), round(patch.bottom * height)
@@ -62,7 +59,7 @@ class Media:
         return image[top : max(bottom, top + 1), left : max(right, left + 1)]
 
     def clip(self, frame: Frame) -> np.ndarray:
-        """The samples of a frame; none where it lies behind the end of the recording."""
+        """Return the samples of a frame; an empty array after the end of the recording."""
         if self.sound is None:
             raise InputError("This trace has no recording.")
         return self.sound[round(frame.start * self.rate) : round(frame.end * self.rate)]

@@ -1,13 +1,11 @@
-"""Datasets and the groups of a netCDF file.
+"""Write and read xarray datasets as groups of a netCDF file, and check files before loading.
 
-Encoded and decoded by xarray, written and read with h5py: xarray's own way through h5netcdf looks
-every variable up some fifty times, which takes seconds where there are two hundred small ones. The
-file is netCDF-4 as its specification lays it out in HDF5: every axis is a dimension scale.
+xarray encodes and decodes; h5py writes and reads. xarray with h5netcdf looks up every variable
+about fifty times, which takes seconds for two hundred small variables. The file is netCDF-4 as
+specified for HDF5: every axis is a dimension scale.
 
-Looks a file of ours over before anything of it is loaded.
-
-HDF5 can do more than we write: take data from other files, link in circles, unfold a few bytes to
-gigabytes, run filters of plug-ins. A file that does any of this is not one of ours.
+HDF5 also allows data in other files, circular links, extreme compression and plug-in filters.
+headscope does not write these, so `check_file` rejects them.
 """
 
 from __future__ import annotations
@@ -26,25 +24,25 @@ import xarray as xr
 from headscope.errors import FileFormatError
 
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-HIDDEN = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid"}
-HIDDEN |= {"_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"}
-"""Attributes by which netCDF lies in HDF5."""
+HIDDEN_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid"}
+HIDDEN_ATTRIBUTES |= {"_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"}
+"""Attributes of the netCDF layout in HDF5."""
 
 
-MANY = 1000
-"""Smaller arrays take more room compressed than plain."""
+MIN_COMPRESSED = 1000
+"""Smaller arrays take more space compressed than plain."""
 MAX_PADDED = 64 << 20
-"""Bytes that texts may take as an array of strings."""
+"""Maximum bytes of texts as an array of strings."""
 
 
 def save_groups(
     path: str | os.PathLike[str], datasets: Mapping[str, xr.Dataset], compression: int = 1
 ) -> None:
-    """Write datasets as the groups of a new file, by their paths (`/`, `/states/self`).
+    """Write datasets as groups of a new file, by path (`/`, `/states/self`).
 
     Args:
         path: the file.
-        datasets: what to write.
+        datasets: datasets by path.
         compression: from 1, the fastest, to 9, the smallest.
     """
     numbers = count()
@@ -82,7 +80,7 @@ def _write(group: h5py.Group, name: str, variable: xr.Variable, compression: int
         if values.size:
             item[()] = values.astype(object)
     else:
-        is_many = values.size > MANY
+        is_many = values.size > MIN_COMPRESSED
         level = compression if is_many else None
         item = group.create_dataset(name, data=values, compression=level, shuffle=is_many)
     _write_attributes(item, encoded.attrs)
@@ -95,7 +93,7 @@ def _write_attributes(item: h5py.Group | h5py.Dataset, attributes: Mapping[str, 
 
 
 def load_groups(path: str | os.PathLike[str]) -> dict[str, xr.Dataset]:
-    """Every group by its path (`/`, `/log`), read whole; the file is closed again."""
+    """Read every group by path (`/`, `/log`) and close the file."""
     datasets: dict[str, xr.Dataset] = {}
     with h5py.File(path, "r") as root:
         names: dict[int, str] = {}
@@ -114,7 +112,7 @@ def load_groups(path: str | os.PathLike[str]) -> dict[str, xr.Dataset]:
 
 
 def _variable(name: str, item: h5py.Dataset, names: dict[int, str]) -> xr.Variable:
-    """A variable. `names` keeps the names of axes by address: looking one up is slow."""
+    """Read a variable. `names` caches the names of axes by address: a lookup is slow."""
     is_text = h5py.check_string_dtype(item.dtype) is not None
     values = _text(np.asarray(item.asstr()[()], dtype=object)) if is_text else np.asarray(item[()])
     dims: list[str] = []
@@ -131,18 +129,16 @@ def _variable(name: str, item: h5py.Dataset, names: dict[int, str]) -> xr.Variab
 
 
 def _text(values: np.ndarray) -> np.ndarray:
-    """Texts as an array of strings, which gives each the room of the longest; as objects where that
-    would be much.
-    """
+    """Return an array of strings, padded to the longest; objects if padding exceeds a limit."""
     longest = max((len(text) for text in values.flat), default=0)
     return values if 4 * longest * values.size > MAX_PADDED else values.astype(str)
 
 
 def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:
-    """What the item says of itself; single numbers as such."""
+    """Return the attributes of an item; arrays of one number as numbers."""
     attributes = {}
     for name, value in item.attrs.items():
-        if name in HIDDEN:
+        if name in HIDDEN_ATTRIBUTES:
             continue
         if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind != "O":
             value = value.ravel()[0]
@@ -151,33 +147,32 @@ def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:
 
 
 MAX_OBJECTS = 10_000
-"""Groups, variables and axes of a file: ours have some hundreds."""
+"""Maximum groups, variables and axes of a file; headscope writes some hundreds."""
 MAX_ATTRIBUTES = 20_000
-"""Of all objects together: ours have some thousands."""
+"""Maximum attributes of all objects together; headscope writes some thousands."""
 MAX_LEVELS = 5
-LONGEST_NAME = 255
-MAX_BYTES = 64 << 30
-"""Of all variables together, unfolded. What is larger would not fit into memory."""
-MAX_EXPANSION = 2000
-"""How many times its size a file may unfold to: attention that is mostly zero packs well, but no
-better than gzip can (about 1,000)."""
-EXPANSION_FROM = 256 << 20
-"""Bytes up to which a file may unfold whatever its size."""
+MAX_NAME_LENGTH = 255
+MAX_UNPACKED_BYTES = 64 << 30
+"""Maximum unpacked bytes of all variables. Larger files would not fit into memory."""
+MAX_FILE_EXPANSION = 2000
+"""Maximum ratio of unpacked to stored bytes: gzip reaches about 1,000 for mostly zeros."""
+MIN_CHECKED_EXPANSION = 256 << 20
+"""Unpacked bytes below which the ratio is not checked."""
 FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 
 
 def check_file(path: Path, top_groups: frozenset[str]) -> None:
-    """Refuse a file with anything that we do not write.
+    """Reject a file with content that headscope does not write.
 
     Args:
         path: the file.
-        top_groups: the groups that a file of its kind has at its root.
+        top_groups: groups at the root of a file of its kind.
 
     Raises:
-        FileFormatError: what it holds that ours never do.
+        FileFormatError: the file has foreign content.
     """
     with h5py.File(path, "r") as root:
-        allowed = max(EXPANSION_FROM, MAX_EXPANSION * path.stat().st_size)
+        allowed = max(MIN_CHECKED_EXPANSION, MAX_FILE_EXPANSION * path.stat().st_size)
         n_bytes, n_attributes = 0, _count_attributes(path, root)
         for number, (name, item) in enumerate(_objects(root), 1):
             if number > MAX_OBJECTS:
@@ -188,21 +183,21 @@ def check_file(path: Path, top_groups: frozenset[str]) -> None:
                 n_bytes += max(item.nbytes, prod(item.chunks or ()) * item.dtype.itemsize)
             elif "/" not in name and name not in top_groups:
                 raise _refusal(path, name, "a group that files of its kind do not have")
-            if n_bytes > min(allowed, MAX_BYTES):
+            if n_bytes > min(allowed, MAX_UNPACKED_BYTES):
                 raise _refusal(
                     path, name, f"{n_bytes:,} bytes of values in a file of {path.stat().st_size:,}"
                 )
 
 
 def _objects(root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
-    """All groups and datasets, by hard links alone, each once."""
+    """Yield all groups and datasets once, by hard links alone."""
     seen = {h5py.h5o.get_info(root.id).addr}
     waiting: list[tuple[str, h5py.Group]] = [("", root)]
     while waiting:
         prefix, group = waiting.pop()
         for key in group:
             name = f"{prefix}{key}"
-            if len(key) > LONGEST_NAME or name.count("/") >= MAX_LEVELS:
+            if len(key) > MAX_NAME_LENGTH or name.count("/") >= MAX_LEVELS:
                 raise _refusal(Path(root.filename), name, "groups nested deeper or named longer")
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _refusal(Path(root.filename), name, "a link to somewhere else")
@@ -217,7 +212,7 @@ def _objects(root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]
 
 
 def _count_attributes(path: Path, item: h5py.Group | h5py.Dataset, before: int = 0) -> int:
-    """How many attributes an object has; refused if with those before it they are too many."""
+    """Return the number of attributes; raise FileFormatError if the total is too large."""
     n: int = h5py.h5a.get_num_attrs(item.id)
     if before + n > MAX_ATTRIBUTES:
         raise _refusal(path, item.name, f"more than {MAX_ATTRIBUTES:,} attributes")
@@ -235,8 +230,8 @@ def _check_dataset(path: Path, name: str, data: h5py.Dataset) -> None:
         raise _refusal(path, name, f"values packed by the filters {sorted(filters - FILTERS)}")
 
 
-def _refusal(path: Path, name: str, what: str) -> FileFormatError:
+def _refusal(path: Path, name: str, content: str) -> FileFormatError:
     return FileFormatError(
-        f"{str(path)!r} is not a file that headscope wrote: {name[:200]!r} has or is {what}. "
+        f"{str(path)!r} is not a file that headscope wrote: {name[:200]!r} has or is {content}. "
         "It was not loaded."
     )

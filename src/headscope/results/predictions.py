@@ -1,4 +1,4 @@
-"""What a model predicts at each position: its likeliest tokens or labels, as plain data."""
+"""Top predictions of a model at each position, as plain data."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Predicted = Literal["next", "mask", "label", "token_label"]
-"""What is predicted: the next token, the masked token, a label of the text or of each token."""
+"""Kind of prediction: next token, masked token, label of the text or of each token."""
 WHOLE_TEXT = -1
-"""The position of a label that belongs to the whole text."""
-TITLES: dict[Predicted, str] = {
+"""Position of a label of the whole text."""
+PREDICTION_TITLES: dict[Predicted, str] = {
     "next": "next token",
     "mask": "masked token",
     "label": "label of the text",
     "token_label": "label of each token",
 }
-MAX_SHOWN = 5
+MAX_PRINTED = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """The likeliest answers of a model at every position it answers for.
+    """Top predictions of a model by position.
 
     Attributes:
         kind: `next` (language models: the token after a position), `mask` (masked models: the
             token at a mask), `label` (classifiers of texts) or `token_label`.
         data: `token`, `id`, `logit` and `probability` over `position` and `rank`; `at` is the
-            token that stands at the position. The position of a label of the whole text is −1.
+            token at the position. The position of a label of the whole text is −1.
     """
 
     kind: Predicted
@@ -54,14 +54,14 @@ class Predictions:
         logits: np.ndarray,
         probabilities: np.ndarray,
     ) -> Predictions:
-        """Predictions from arrays over `position rank`."""
+        """Return predictions from arrays over `position rank`."""
         axes = ("position", "rank")
-        named = np.empty(ids.shape, dtype=object)
-        for row, some in enumerate(tokens):
-            named[row, :] = list(some)
+        texts = np.empty(ids.shape, dtype=object)
+        for row, candidates in enumerate(tokens):
+            texts[row, :] = list(candidates)
         data = xr.Dataset(
             {
-                "token": (axes, named),
+                "token": (axes, texts),
                 "id": (axes, ids),
                 "logit": (axes, logits),
                 "probability": (axes, probabilities),
@@ -75,55 +75,54 @@ class Predictions:
         return cls(kind, data)
 
     def __len__(self) -> int:
-        """At how many positions something is predicted."""
+        """Return the number of positions with a prediction."""
         return int(self.data.sizes["position"])
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Where something is predicted; −1 is the whole text."""
+        """Positions with a prediction; −1 is the whole text."""
         return tuple(int(p) for p in self.data["position"].values)
 
     def top(self, position: int | None = None) -> list[tuple[str, float]]:
-        """The likeliest answers and their probabilities, highest first.
+        """Return the top predictions and their probabilities, highest first.
 
         Args:
-            position: of a token; the last with a prediction by default.
+            position: position of a token; by default the last with a prediction.
         """
         if not len(self):
             raise InputError("Nothing is predicted here: the text has no mask token.")
         chosen = self.positions[-1] if position is None else position
         if chosen not in self.positions:
-            known = ", ".join(map(str, self.positions))
-            raise InputError(f"Nothing is predicted at position {position!r}; positions: {known}.")
+            positions = ", ".join(map(str, self.positions))
+            raise InputError(
+                f"Nothing is predicted at position {position!r}; positions: {positions}."
+            )
         row = self.data.sel(position=chosen)
         pairs = zip(row["token"].values, row["probability"].values, strict=True)
         return [(str(token), float(share)) for token, share in pairs]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row for every position and rank."""
+        """Return a row for every position and rank."""
         return self.data.to_dataframe().reset_index()
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = []
-        for position, at in zip(self.positions, self.data["at"].values, strict=True):
-            where = "text" if position == WHOLE_TEXT else f"{position} {at!s}"
-            shares = self.top(position)[:MAX_SHOWN]
-            rows.append((where, "  ".join(f"{token!r} {_shown(p)}" for token, p in shares)))
+        for position, token in zip(self.positions, self.data["at"].values, strict=True):
+            place = "text" if position == WHOLE_TEXT else f"{position} {token!s}"
+            top = self.top(position)[:MAX_PRINTED]
+            shares = (f"{text!r} {'' if np.isnan(p) else f'{p:.3f}'}" for text, p in top)
+            rows.append((place, "  ".join(shares)))
         return rows
 
     def __repr__(self) -> str:
         rows = self._rows()
-        width = max((len(where) for where, _ in rows), default=0)
-        lines = [f"<Predictions: {TITLES[self.kind]}, {len(self)} positions>"]
-        return "\n".join(lines + [f"  {where:{width}}  {shares}" for where, shares in rows])
+        width = max((len(place) for place, _ in rows), default=0)
+        lines = [f"<Predictions: {PREDICTION_TITLES[self.kind]}, {len(self)} positions>"]
+        return "\n".join(lines + [f"  {place:{width}}  {shares}" for place, shares in rows])
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f"<tr><td>{escape(where)}</td><td>{escape(shares)}</td></tr>"
-            for where, shares in self._rows()
+            f"<tr><td>{escape(place)}</td><td>{escape(shares)}</td></tr>"
+            for place, shares in self._rows()
         )
-        return f"<table><caption>{TITLES[self.kind]}</caption>{cells}</table>"
-
-
-def _shown(probability: float) -> str:
-    return "" if np.isnan(probability) else f"{probability:.3f}"
+        return f"<table><caption>{PREDICTION_TITLES[self.kind]}</caption>{cells}</table>"

@@ -1,9 +1,4 @@
-"""A trained probe: its weights, how good it is, and which heads it relies on.
-
-Plain data, without the model and the word vectors it was trained with.
-
-Sentences as a head sees them: attention between words, and what a probe asks about it.
-"""
+"""Trained probes and example sentences of probes, as plain data without a model."""
 
 from __future__ import annotations
 
@@ -29,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A probe over all heads (Clark et al. 2019, section 5). Made by `headscope.train_probe`.
+    """Probe over all heads (Clark et al. 2019, section 5). Made by `headscope.train_probe`.
 
     Attributes:
         kind: `attention`, `attention+words` or `distance+words`.
-        parameters: its weights by name, over named axes; `input` is a head, with coordinates
-            `layer` and `head`. They apply to attention and vectors as they are.
+        parameters: weights by name, over named axes; `input` is a head, with coordinates `layer`
+            and `head`. They apply to attention and vectors without scaling.
         scores: `uas` over `decoding` and `punctuation`, `right_branching`, their intervals,
             and `right` and `counted` for each sentence of the development data.
         log: loss, accuracy and seconds of each epoch.
-        provenance: model, treebanks, vectors, seed, options, versions, times, what was left out.
+        provenance: model, treebanks, vectors, seed, options, versions, times, omitted sentences.
     """
 
     kind: str
@@ -54,19 +49,18 @@ class Probe:
 
     @property
     def uas_interval(self) -> tuple[float, float]:
-        """The 95 % interval of `uas`, over texts of the development data."""
+        """95 % interval of `uas`, over texts of the development data."""
         bounds = self.scores["uas_interval"].sel(decoding="greedy", punctuation="without")
         return float(bounds.sel(bound="low")), float(bounds.sel(bound="high"))
 
     @property
     def reliance(self) -> xr.DataArray:
-        """How much the probe relies on each head: `direction layer head`, in nats.
+        """Reliance of the probe on each head: `direction layer head`, in nats.
 
-        A head's part of the score of candidate i for word j is w_k a_k[i, j] (direction
-        `candidate`: the candidate attends to the word) or u_k a_k[j, i] (`dependent`).
-        Only differences between candidates count in a softmax, so the measure is the
-        standard deviation of that part over a word's candidates, averaged over words. A
-        large weight on attention that is the same everywhere relies on nothing.
+        A head contributes w_k a_k[i, j] to the score of candidate i for word j (direction
+        `candidate`: the candidate attends to the word) or u_k a_k[j, i] (`dependent`). A softmax
+        depends only on differences between candidates. Reliance is therefore the standard
+        deviation of the contribution over a word's candidates, averaged over words.
         """
         if "reliance" not in self.scores:
             raise InputError(f"A {self.kind} probe reads no attention: it relies on no head.")
@@ -86,14 +80,14 @@ class Probe:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one netCDF file, which `headscope.open` and xarray read."""
+        """Write the probe to one netCDF file, readable by `headscope.open` and xarray."""
         from headscope.results.files import save_probe
 
         save_probe(self, path)
 
     @property
     def title(self) -> str:
-        """The model, the kind of probe and its score, for figures."""
+        """Model, kind of probe and score, for figures."""
         return f"{self.provenance['model']['name']} · {self.kind} · UAS {self.uas:.1%}"
 
     def __repr__(self) -> str:
@@ -115,7 +109,7 @@ class Probe:
 
     @property
     def _words(self) -> int:
-        """Words it was scored on, without punctuation."""
+        """Number of scored words, without punctuation."""
         return int(self.scores["words"].sel(punctuation="without"))
 
     def predict(
@@ -126,26 +120,25 @@ class Probe:
         decoding: Decoding = "greedy",
         vectors: WordVectors | None = None,
     ) -> tuple[int, ...]:
-        """The parent of each word, -1 for a root: as in `Document.parents`.
+        """Predict the parent of each word, -1 for a root, as in `Document.parents`.
 
         Args:
-            document: a document, parsed sentence by sentence; or a text.
-            model: the model it was trained on, whose weights are checked. A probe of the
-                random-weights control takes the model itself, and draws its weights again.
+            document: document, parsed sentence by sentence; or a text.
+            model: the model of the training, whose weights are checked. A random-weights control
+                takes the original model, and randomizes its weights again.
             decoding: `greedy`, each word's best candidate (not always a tree); or `tree`, the
                 best tree with one root.
-            vectors: the word vectors it was trained with; by default they are loaded from
-                where they were.
+            vectors: the word vectors of the training; by default loaded from their source.
 
         Raises:
-            InputError: another model, or other vectors, than it was trained with.
+            InputError: the model or the vectors differ from those of the training.
         """
         from headscope.probes.predict import predict
 
         return predict(self, document, model, decoding=decoding, vectors=vectors)
 
     def figure(self) -> Figure:
-        """How much the probe relies on each head, for both directions (`reliance`)."""
+        """Draw `reliance` for both directions."""
         from headscope.figures.heat_maps import reliance_figure
 
         return reliance_figure(self.reliance, title=self.title)
@@ -153,40 +146,37 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeArc:
-    """One question of a probe: which word does this one attend to most?"""
+    """Prediction of one word: the other word that it attends to most."""
 
     query: int
-    """The word that predicts."""
     predicted: int | None
-    """The word it attends to most; None where it attends to no other word."""
+    """Word with the highest attention; None without attention to other words."""
     target: int
-    """The word it should attend to."""
     is_right: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeExample:
-    """One sentence under one head."""
+    """Sentence under one head."""
 
     id: str
     words: tuple[str, ...]
     weights: np.ndarray
-    """`word word`: from the predicting word to the other. Where the parent attends to its
-    dependent (direction `head`), this is the transpose of what the model computes."""
+    """`word word`: from the predicting word to the other. In direction `head`, this is the
+    transpose of the model's attention."""
     arcs: tuple[ProbeArc, ...]
 
     @property
     def is_right(self) -> bool:
-        """Are all its arcs right?"""
+        """True if all arcs are right."""
         return all(arc.is_right for arc in self.arcs)
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeExamples(Sequence[ProbeExample]):
-    """Sentences of one relation under one head; those it gets right come first."""
+    """Sentences of one relation under one head, the right ones first."""
 
     title: str
-    """The model, the head and the relation."""
     sentences: tuple[ProbeExample, ...]
 
     @overload
@@ -206,15 +196,14 @@ class ProbeExamples(Sequence[ProbeExample]):
         return f"<ProbeExamples of {self.title}: {right} right, {len(self) - right} wrong>"
 
     def figure(self, title: str | None = None, *, columns: int = 3) -> Figure:
-        """Attention between words, a panel for each sentence (Clark et al. 2019, Figure 5).
+        """Draw attention between words, a panel for each sentence (Clark et al. 2019, Figure 5).
 
-        The word that predicts is on the left, what it attends to on the right; a line is
-        darker the more attention it stands for. Words of the relation are colored: blue where
-        the word attends most to its target, red where it does not, with the target it missed
-        as a dashed line.
+        The predicting words are on the left, the attended words on the right; darker lines are
+        higher weights. Words of the relation are blue if the word attends most to its target,
+        and red otherwise, with a dashed line to the missed target.
 
         Args:
-            title: over all panels; the head and the relation by default.
+            title: title of the figure; by default the head and the relation.
             columns: panels in a row.
         """
         from headscope.figures.example_sentences import example_figure

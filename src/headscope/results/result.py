@@ -1,10 +1,7 @@
-"""A result: what a run over a corpus measured, with where it came from.
+"""Result of a run over a corpus: values, the states behind them, and provenance.
 
-Values are xarray datasets with named axes, one per attention of the model (a model with
-one stack has one). The states they were computed from are kept beside them, so that
-results can be added and compared later. No torch, no model.
-
-Variables of a result as one pandas table.
+Values are xarray datasets, one for each attention block of the model. The states allow results
+to be merged and compared later.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import xarray as xr
 
 from headscope.arguments import place_of, whole_number
@@ -42,22 +38,22 @@ if TYPE_CHECKING:
 
 
 def short_name(path: str) -> str:
-    """A file or folder without the folders it lies in."""
+    """Return the last part of a path."""
     return path.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDocument:
-    """A document that is an exemplar of some head."""
+    """Document with an exemplar of some head."""
 
     id: str
     tokens: Mapping[str, tuple[str, ...]]
-    """Its tokens in each stack, as people read them."""
+    """Tokens of each stack, as displayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """A document in which a head pays one of its highest weights, and the arc."""
+    """Document with one of a head's highest weights, and the arc."""
 
     weight: float
     document: MeasuredDocument
@@ -74,14 +70,14 @@ class Exemplar:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What was measured. `result["distance"]` is a DataArray over layer and head.
+    """Result of a run. `result["distance"]` is a DataArray over layer and head.
 
     Attributes:
-        blocks: the values, a dataset for each attention of the model.
-        states: the sums they were computed from: by block and metric.
-        provenance: model, corpus, plan, versions, counts, what was left out.
-        documents: the exemplars' documents by their number in the corpus.
-        groups: the same values for each group of documents (genres), where the run had any.
+        blocks: values, a dataset for each attention block.
+        states: sums behind the values, by block and metric.
+        provenance: model, corpus, plan, versions, counts, omitted documents.
+        documents: documents of exemplars by their number in the corpus.
+        groups: values of each group of documents (genres), if the run has groups.
     """
 
     blocks: Mapping[str, xr.Dataset]
@@ -92,7 +88,7 @@ class Result:
 
     @property
     def dataset(self) -> xr.Dataset:
-        """All values of the main attention (the only one, or the encoder's)."""
+        """Values of the main attention (the only one, or the encoder's)."""
         return next(iter(self.blocks.values()))
 
     def __getitem__(self, name: str) -> xr.DataArray:
@@ -104,19 +100,19 @@ class Result:
         return name in self.dataset
 
     def block(self, name: str) -> xr.Dataset:
-        """The values of another attention: `encoder`, `decoder` or `cross`."""
+        """Return the values of another block: `encoder`, `decoder` or `cross`."""
         if name not in self.blocks:
             raise UnknownName.of("block", name, self.blocks)
         return self.blocks[name]
 
     @property
     def model(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return str(self.provenance["model"]["name"])
 
     @property
     def corpus_name(self) -> str:
-        """The corpus in few words: its files without folders, and the group, if it is one."""
+        """Name of the corpus: its files without folders, and the group."""
         name = str(self.provenance.get("corpus", {}).get("name", "a corpus"))
         name = " + ".join(short_name(part) for part in name.split(" + "))
         group = self.provenance.get("group")
@@ -124,23 +120,21 @@ class Result:
 
     @property
     def over(self) -> str:
-        """What was measured: `attention`, or `norm` for attention times what it fetches."""
+        """Measured weights: `attention`, or `norm` for norm-weighted attention."""
         return str(self.provenance.get("settings", {}).get("over", "attention"))
 
     @property
     def title(self) -> str:
-        """The model and the corpus, for figures and tables; and that attention was weighted by
-        norms, where it was.
-        """
+        """Model, corpus and weighting, for figures and tables."""
         return f"{self.model} · {self.corpus_name}" + " · weighted by norms" * (self.over == "norm")
 
     @property
     def n_documents(self) -> int:
-        """How many documents were measured."""
+        """Number of measured documents."""
         return int(self.dataset["tokens_per_document_count"])
 
     def exemplars(self, layer: int, head: int, block: str | None = None) -> list[Exemplar]:
-        """The documents in which a head pays its highest weights, highest first."""
+        """Return documents with a head's highest weights, highest first."""
         name = block or next(iter(self.blocks))
         data = self.block(name)
         if "exemplar_weight" not in data:
@@ -148,8 +142,8 @@ class Result:
         # Bare variables: `data.sel` would cut all of the result, and `data[…]` looks up labels.
         bare = data.variables
         place = [
-            place_of(what, value, bare[what].values.tolist())
-            for what, value in (("layer", layer), ("head", head))
+            place_of(axis, value, bare[axis].values.tolist())
+            for axis, value in (("layer", layer), ("head", head))
         ]
         weights, documents, queries, keys = (
             bare[f"exemplar_{array}"].transpose("layer", "head", "rank").values[tuple(place)]
@@ -175,13 +169,13 @@ class Result:
     def top(
         self, name: str, n: int = 10, *, block: str | None = None, **labels: str | int
     ) -> list[tuple[int, int, float]]:
-        """The heads with the highest values of a variable: layer, head, value.
+        """Return layer, head and value of the heads with the highest values of a variable.
 
         Args:
-            name: a variable over layer and head.
-            n: how many heads.
-            block: another attention of the model: `decoder`.
-            labels: one for each other axis: `result.top("pos_to", tag="NOUN")`.
+            name: variable over layer and head.
+            n: number of heads.
+            block: another attention block, such as `decoder`.
+            labels: one label for each other axis: `result.top("pos_to", tag="NOUN")`.
         """
         n = whole_number("n", n)
         data = self.dataset if block is None else self.block(block)
@@ -192,9 +186,9 @@ class Result:
         for axis, label in labels.items():
             if axis not in axes:
                 raise UnknownName.of(f"axis of {name}", axis, axes)
-            known = values[axis].values.tolist()
-            if label not in known:
-                raise UnknownName.of(axis, label, map(str, known))
+            axis_labels = values[axis].values.tolist()
+            if label not in axis_labels:
+                raise UnknownName.of(axis, label, map(str, axis_labels))
         values = values.sel(labels)
         if set(values.dims) != {"layer", "head"}:
             others = [dim for dim in values.dims if dim not in ("layer", "head")]
@@ -204,58 +198,52 @@ class Result:
                 f"{name} also has the axes {', '.join(map(str, others))}: give a label of each, "
                 f"such as one of {labels_of} for {first}."
             )
-        flat = values.stack(at=("layer", "head")).dropna("at")
-        order = np.argsort(-flat.values, kind="stable")[:n]
-        chosen = flat.isel(at=order)
-        return [
-            (int(layer), int(head), float(value))
-            for layer, head, value in zip(
-                chosen["layer"].values, chosen["head"].values, chosen.values, strict=True
-            )
-        ]
+        flat = values.transpose("layer", "head").to_series().dropna()
+        largest = flat.sort_values(key=lambda numbers: -numbers, kind="stable")[:n]
+        return [(int(layer), int(head), float(value)) for (layer, head), value in largest.items()]
 
     def to_dataframe(
         self, *names: str, block: str | None = None, **labels: str | int
     ) -> pd.DataFrame:
-        """Variables as a pandas table: a row for each head, a column for each variable.
+        """Return variables as a pandas table: a row for each head, a column for each variable.
 
-        Axes besides layer and head (`tag`, `relation`) are further levels of the index. Where
-        a variable has intervals, `…_low` and `…_high` stand beside it.
+        Axes besides layer and head (`tag`, `relation`) are further levels of the index. Intervals
+        are the columns `…_low` and `…_high`.
 
         Args:
-            names: variables over the same axes; by default all that have one value per head.
-            block: another attention of the model: `decoder`.
-            labels: of further axes, which are then left out: `parent="either"`.
+            names: variables over the same axes; by default all with one value per head.
+            block: another attention block, such as `decoder`.
+            labels: labels of further axes, which are then dropped: `parent="either"`.
 
         Raises:
-            UnknownName: there is no such variable, axis or label.
+            UnknownName: a variable, axis or label does not exist.
             InputError: a variable is a single number, or the variables differ in their axes.
         """
         return make_frame(self.dataset if block is None else self.block(block), names, labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one netCDF file, which `headscope.open` and xarray read."""
+        """Write the result to one netCDF file, readable by `headscope.open` and xarray."""
         from headscope.results.files import save_result
 
         save_result(self, path)
 
     @property
     def summary(self) -> str:
-        """What was read: `2,001 documents (sentences), 25,148 tokens, 3 cut to 512 tokens`.
+        """Size of the corpus: `2,001 documents (sentences), 25,148 tokens, 3 cut to 512 tokens`.
 
         It also names the sums that one document dominates.
         """
-        n, about = self.n_documents, self.provenance
-        unit = str(about.get("corpus", {}).get("unit", ""))
+        n, provenance = self.n_documents, self.provenance
+        unit = str(provenance.get("corpus", {}).get("unit", ""))
         plural = unit.replace("document as given", "as given") + "s" * unit.isalpha()
         parts = [
             f"{n:,} document{'s' * (n != 1)}" + f" ({plural})" * (unit not in ("", "document"))
         ]
-        counts = about.get("counts", {})
+        counts = provenance.get("counts", {})
         if "tokens" in counts:
             parts.append(f"{counts['tokens']:,} tokens")
         if counts.get("truncated"):
-            limit = about.get("settings", {}).get("max_tokens", "fewer")
+            limit = provenance.get("settings", {}).get("max_tokens", "fewer")
             parts.append(f"{counts['truncated']:,} cut to {limit} tokens")
         if counts.get("failed"):
             parts.append(f"{counts['failed']:,} left out")
@@ -263,7 +251,7 @@ class Result:
 
     @property
     def _dominated(self) -> str:
-        """Which sums one document dominates, and what to do about it."""
+        """Sums that one document dominates, and the remedy."""
         shares = {
             str(name).removesuffix("_n_eff"): float(array.attrs["largest_share"])
             for name, array in self.dataset.data_vars.items()
@@ -300,31 +288,30 @@ class Result:
 
     @property
     def _measured(self) -> list[str]:
-        """The variables without those derived from them."""
         names = map(str, self.dataset.data_vars)
         derived = ("_interval", "_n_eff", "_count", "_by_layer", "_mean")
         return [name for name in names if not name.endswith(derived)]
 
     def group(self, name: str) -> Result:
-        """The documents of one group (a genre) as a result of its own.
+        """Return the result of one group of documents (a genre).
 
-        Without the metrics whose states are not kept for each group: exemplars, divergences.
+        Exemplars and divergences are omitted: their states are not kept by group.
         """
         from headscope.run.merge import group_result
 
         return group_result(self, name)
 
     def compare(self, other: Result) -> xr.Dataset:
-        """Differences, this result minus the other, with 95 % intervals and p values.
+        """Return differences, this result minus the other, with 95 % intervals and p values.
 
-        Two models over one corpus, or two genres under one model (`result.group`). Variables
-        are compared head by head where both models have the same layers and heads; their
-        means over heads (`…_mean`) always. Results of the same documents are paired, and the
-        attribute `comparison` says so. `…_p` is the two-sided p value of each difference;
-        `…_p_adjusted` is corrected for all heads of the variable (Benjamini & Hochberg): read
-        this one in a list. Variability is left out where the sides kept different numbers of
-        documents: fewer make it smaller. Metrics of your own are left out, with a warning, where
-        their classes are not registered (`headscope.register_metric`).
+        Compares two models over one corpus, or two genres under one model (`result.group`).
+        Variables are compared head by head if both models have the same layers and heads; their
+        means over heads (`…_mean`) always. Results of the same documents are paired; the
+        attribute `comparison` says so. `…_p` is the two-sided p value of each difference, and
+        `…_p_adjusted` is corrected for all heads of the variable (Benjamini & Hochberg): use it
+        in lists. Variability is omitted if the sides kept different numbers of documents, since
+        fewer make it smaller. Unregistered metrics (`headscope.register_metric`) are omitted with
+        a warning.
 
         Args:
             other: the result to compare with.
@@ -342,41 +329,40 @@ class Result:
         block: str | None = None,
         **labels: str | int,
     ) -> SignificantHeads:
-        """The heads whose value is above something, corrected for looking at all heads.
+        """List heads whose value is significantly high, corrected for all heads.
 
-        One p value for each head, from the same standard errors as its interval, corrected by
-        Benjamini & Hochberg: of the heads listed, a share of at most `level` is expected to be
-        there by chance. Where few documents skew its error, p is more careful than the interval.
+        Each head has one p value, from the standard error of its interval, corrected by Benjamini
+        & Hochberg: the expected share of false heads in the list is at most `level`. If few
+        documents skew the error, p is more conservative than the interval.
 
         Args:
-            name: a variable over layer and head.
-            against: a number; the name of another variable of this result (`dep_baseline`);
-                `mean`, the mean over heads; or another result, from which heads may differ
-                either way.
-            level: of the corrected p values.
-            block: another attention of the model: `decoder`.
-            labels: one for each other axis: `result.significant("pos_to", tag="NOUN")`.
+            name: variable over layer and head.
+            against: a number; another variable of this result (`dep_baseline`); `mean`, the mean
+                over heads; or another result, for two-sided differences.
+            level: level of the corrected p values.
+            block: another attention block, such as `decoder`.
+            labels: one label for each other axis: `result.significant("pos_to", tag="NOUN")`.
         """
         from headscope.heads.significant import significant_heads
 
         return significant_heads(self, name, against=against, level=level, block=block, **labels)
 
     def figure(self, name: str, **options: object) -> Figure:
-        """One figure of the papers, or of ours, as matplotlib draws it.
+        """Draw one figure of the papers, or of headscope, with matplotlib.
 
         Save it with `figure.savefig(path)`.
 
         Args:
-            name: `vb-5` … `vb-12`, `vb-a1` and `vb-a2` are those of Vig & Belinkov (2019),
+            name: `vb-5` … `vb-12`, `vb-a1` and `vb-a2` are figures of Vig & Belinkov (2019),
                 `vb-exemplars` their Tables 1 to 3 for one head; `clark-1` to `clark-4` and
-                `clark-6` those of Clark et al. (2019); `genres` sets groups side by side. Or a
-                variable over layer and head, also of a metric of your own: a heat map.
+                `clark-6` figures of Clark et al. (2019); `genres` compares groups. Any variable
+                over layer and head gives a heat map.
             options: `layer`, `head`, `n` and `block` for `vb-exemplars`; `probes`, `effects`,
                 `thresholds`, `seed` and `starts` of `map_heads` for `clark-6`.
 
         Raises:
-            UnknownName: there is no such figure.
-            InputError: the result lacks what it shows, or an option is missing or unknown.
+            UnknownName: the figure does not exist.
+            InputError: the result lacks a variable, or an option is missing or unknown.
         """
         from headscope.figures.papers import draw
 
@@ -390,13 +376,13 @@ class Result:
         formats: Iterable[str] = ("svg", "pdf", "png"),
         exemplars: Iterable[tuple[int, int]] = (),
     ) -> list[Path]:
-        """Write figures to files: all that the result allows, in SVG, PDF and PNG.
+        """Write figures to files: by default all possible ones, in SVG, PDF and PNG.
 
         Args:
-            folder: where to; made if need be.
-            figures: which, by their names.
-            formats: file formats that matplotlib knows.
-            exemplars: also `vb-exemplars` for each of these heads (layer, head).
+            folder: folder to write to; created if missing.
+            figures: names of figures.
+            formats: file formats of matplotlib.
+            exemplars: heads (layer, head) for `vb-exemplars`.
         """
         from headscope.figures.papers import save_figures
 
@@ -410,14 +396,14 @@ class Result:
         heads: HeadMap | None = None,
         n_exemplars: int = 3,
     ) -> HeadCard:
-        """Everything measured about one head, on one page.
+        """Return all measurements of one head.
 
         Args:
-            layer: counted from 0.
-            head: counted from 0.
+            layer: layer, from 0.
+            head: head, from 0.
             others: more results of the same model (`importance`, probes).
-            heads: a map, for the nearest heads; without it they are taken from `js` if there.
-            n_exemplars: how many of its highest weights to show.
+            heads: map for the nearest heads; by default they come from `js`, if measured.
+            n_exemplars: number of highest weights to show.
         """
         from headscope.heads.cards import make_card
 
@@ -430,18 +416,18 @@ class Result:
         n: int = 5,
         block: str | None = None,
     ) -> ProbeTable | BiasTable:
-        """A probe's result as a table.
+        """Return the table of a probe's result.
 
-        Of `probe_dependencies` and `probe_coreference`: the best head of each relation (Clark
-        et al. 2019, Table 1) or kind of mention (Table 2). Of `probe_bias`: the heads that
-        find antecedents, and how a stereotype moves them.
+        For `probe_dependencies` and `probe_coreference`: the best head of each relation (Clark
+        et al. 2019, Table 1) or kind of mention (Table 2). For `probe_bias`: coreference heads on
+        pro- and anti-stereotypical pronouns.
 
         Args:
-            heads: for `probe_bias`: which heads to show, as (layer, head), or a result of
-                `probe_coreference` with the same model, whose `n` best are shown. By default
-                the `n` that find the antecedent most often in these sentences.
-            n: how many heads, for `probe_bias`.
-            block: another attention of the model: `decoder`.
+            heads: for `probe_bias`: pairs (layer, head), or a result of `probe_coreference` with
+                the same model, whose `n` best heads are used. By default the `n` heads with the
+                highest accuracy in these sentences.
+            n: number of heads, for `probe_bias`.
+            block: another attention block, such as `decoder`.
 
         Raises:
             InputError: the result is not of a probe.
@@ -464,24 +450,23 @@ class Result:
         max_words: int = 16,
         block: BlockName | None = None,
     ) -> ProbeExamples:
-        """Sentences in which a head finds a relation, and some in which it does not.
+        """Return sentences in which a head finds a relation, and some in which it does not.
 
-        Of a result of `probe_dependencies`. `.figure()` draws them (Clark et al. 2019,
+        Needs a result of `probe_dependencies`. `.figure()` draws them (Clark et al. 2019,
         Figure 5).
 
         Args:
-            model: the model that was probed, or what `headscope.load` takes.
-            corpus: parsed documents, or what `headscope.read` takes (then split into
-                sentences).
-            relation: as the table names it.
-            layer: of the head; by default that of the relation's best head.
-            head: likewise.
-            direction: `dependent`: the dependent attends to its parent; `head`: the other
-                way. By default that in which the best head is best.
-            right: how many sentences in which the head is always right.
-            wrong: how many in which it is not.
-            max_words: longer sentences are passed over.
-            block: which attention, in encoder-decoders.
+            model: the probed model, or an argument of `headscope.load`.
+            corpus: parsed documents, or an argument of `headscope.read` (then by sentence).
+            relation: label of a row of the table.
+            layer: layer of the head; by default that of the relation's best head.
+            head: head; by default the relation's best.
+            direction: `dependent`: the dependent attends to its parent; `head`: the parent
+                attends to its dependent. By default the best head's direction.
+            right: number of sentences in which the head is always right.
+            wrong: number of other sentences.
+            max_words: longer sentences are skipped.
+            block: attention block of an encoder-decoder.
         """
         from headscope.probes.probe_dependencies import examples_of
 
@@ -508,12 +493,12 @@ class Result:
     ) -> Path:
         """Write a report: findings, figures and a card for every head in one HTML file.
 
-        `headscope.report` says what is in it.
+        See `headscope.report`.
 
         Args:
-            path: the file to write; it appears whole or not at all.
+            path: file to write; it appears when complete.
             others: more results, run folders or files of results, and trained probes.
-            title: of the report; names the models by default.
+            title: title of the report; by default the names of the models.
             pages: addresses of explorer pages by the model's name.
         """
         from headscope.reporting.report import report
@@ -527,23 +512,22 @@ class Result:
         *,
         block: str | None = None,
     ) -> Path:
-        """Write the result as files that another tool reads.
+        """Write the result as files of another tool.
 
         `headvis` is the folder of HeadVis (Luger, Kamath et al. 2026), which Neuronpedia reads
         too: a point and a file per head. The run must have measured `head_samples`. HeadVis's
-        own scores count the first token and have no intervals; what headscope measured is beside
-        them as `headscope_…`, with `…_low` and `…_high`.
+        scores count the first token and have no intervals; headscope's numbers are added as
+        `headscope_…`, with `…_low` and `…_high`.
 
         Args:
             form: `headvis`.
-            folder: where to; it appears whole or not at all, and replaces an earlier export.
-            block: another attention of the model: `decoder`.
+            folder: folder to write; it appears when complete, and replaces an earlier export.
+            block: another attention block, such as `decoder`.
 
         Raises:
-            UnknownName: there is no such form.
-            InputError: the result has no `head_samples`, or the folder holds something else.
+            UnknownName: the form is unknown.
+            InputError: the result lacks `head_samples`, or the folder holds something else.
         """
-        from headscope.errors import UnknownName
         from headscope.heads.headvis import export_headvis
 
         if form != "headvis":
@@ -553,13 +537,13 @@ class Result:
 
 HEADS = ("layer", "head")
 INTERVAL = "_interval"
-BESIDE = (INTERVAL, "_n_eff")
+DERIVED = (INTERVAL, "_n_eff")
 
 
 def make_frame(
     data: xr.Dataset, names: Sequence[str], labels: Mapping[str, str | int]
 ) -> pd.DataFrame:
-    """Variables over the same axes as columns; their axes, layer and head first, as the index."""
+    """Return variables as columns, with their axes as the index, layer and head first."""
     import pandas as pd  # opening a result does not need it
 
     for axis, label in labels.items():
@@ -568,12 +552,12 @@ def make_frame(
         if label not in data[axis].values.tolist():
             raise UnknownName.of(axis, label, map(str, data[axis].values.tolist()))
     data = data.sel(labels)
-    known = [str(name) for name in data.data_vars if not str(name).endswith(BESIDE)]
+    variables = [str(name) for name in data.data_vars if not str(name).endswith(DERIVED)]
     for name in names:
-        if name not in known:
-            raise UnknownName.of("variable", name, known)
+        if name not in variables:
+            raise UnknownName.of("variable", name, variables)
     chosen = list(names) or [
-        name for name in known if set(data[name].dims) == set(HEADS) and is_shown(data[name])
+        name for name in variables if set(data[name].dims) == set(HEADS) and is_shown(data[name])
     ]
     if not chosen:
         raise InputError("This result has no variable over layer and head alone: name one.")
@@ -590,18 +574,14 @@ def make_frame(
             )
     columns = {}
     for name in chosen:
-        columns[name] = _column(data[name], first)
+        columns[name] = data[name].transpose(*first).to_series()
         if f"{name}{INTERVAL}" in data:
             bounds = data[f"{name}{INTERVAL}"]
             for bound in ("low", "high"):
-                columns[f"{name}_{bound}"] = _column(bounds.sel(bound=bound, drop=True), first)
+                column = bounds.sel(bound=bound, drop=True).transpose(*first).to_series()
+                columns[f"{name}_{bound}"] = column
     return pd.DataFrame(columns)
 
 
 def _heads_first(axis: str) -> tuple[int, str]:
     return (HEADS.index(axis) if axis in HEADS else len(HEADS)), axis
-
-
-def _column(values: xr.DataArray, axes: list[str]) -> pd.Series:
-    """One value a row, indexed by the labels of the axes."""
-    return values.transpose(*axes).to_series()

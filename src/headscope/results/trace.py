@@ -1,11 +1,8 @@
-"""A trace: everything one input did in every attention head, as plain arrays.
+"""Trace: attention, vectors and predictions of one input, as plain arrays without torch.
 
-No torch, no model: a trace can be saved, sent to someone and opened years later. Each
-attention of the model is a `Block`, an xarray dataset with named axes; a model with one
-stack has one block (`self`), an encoder-decoder has three (`encoder`, `decoder`,
-`cross`), and a further tower is `text`, `vision` or `audio`.
-
-A trace over norm-weighted attention: what is moved, in place of where it is looked.
+Each attention block is an xarray dataset with named axes. A model with one stack has one block
+(`self`), an encoder-decoder has three (`encoder`, `decoder`, `cross`), and a further tower is
+`text`, `vision` or `audio`.
 """
 
 from __future__ import annotations
@@ -54,15 +51,15 @@ DIMENSIONS = {
     "values": ("layer", "group", "key", "value_neuron"),
     "outputs": ("layer", "head", "query", "value_neuron"),
 }
-"""The axes of a block's variables."""
+"""Axes of a block's variables."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One attention of the model: its weights, vectors and tokens.
+    """Attention block of a model: weights, vectors and tokens.
 
     `data` is an `xarray.Dataset`; the properties name its variables. `head` counts query
-    heads; its coordinate `group_of_head` says which keys and values a head reads.
+    heads; the coordinate `group_of_head` maps heads to their keys and values.
     """
 
     name: BlockName
@@ -83,7 +80,7 @@ class Block:
 
     @property
     def keys(self) -> xr.DataArray:
-        """`layer group key neuron`, likewise."""
+        """`layer group key neuron`, after norms and rotary embedding."""
         return self._vectors("keys")
 
     @property
@@ -93,17 +90,17 @@ class Block:
 
     @property
     def outputs(self) -> xr.DataArray:
-        """`layer head query value_neuron`: what each head adds, before the output projection."""
+        """`layer head query value_neuron`: head outputs before the output projection."""
         return self._vectors("outputs")
 
     @property
     def scores(self) -> xr.DataArray:
-        """`layer head query key`: what the softmax was taken of, masked keys at -inf.
+        """`layer head query key`: inputs of the softmax, masked keys at -inf.
 
-        The softmax of these over the keys, with `sink_logits` as one key more where the model has
-        them, is the attention. Recorded only where scores are more than `scale · q·k` under a
-        mask that all heads share; otherwise computed here, under the mask the model used. In a
-        row of padding every key is masked; its scores are the logarithms of its attention.
+        The softmax over the keys, with `sink_logits` as one more key if the model has them, is
+        the attention. Scores are recorded if they are more than `scale · q·k` under a mask that
+        all heads share, and computed here otherwise. In a row of padding every key is masked; its
+        scores are the logarithms of its attention.
         """
         if "scores" in self.data:
             return self._with_padding(self.data["scores"])
@@ -115,8 +112,8 @@ class Block:
         keys = self.keys.isel(group=self.data["group_of_head"])
         dots = xr.dot(self.queries.fillna(0), keys.fillna(0), dim="neuron")  # small heads: NaN
         scores = (dots * self.data["scale"]).where(self.data["visible"], -np.inf)
-        known = scores.where(self.attention.notnull())
-        return self._with_padding(known.transpose(*DIMENSIONS["scores"]))
+        defined = scores.where(self.attention.notnull())
+        return self._with_padding(defined.transpose(*DIMENSIONS["scores"]))
 
     def _with_padding(self, scores: xr.DataArray) -> xr.DataArray:
         with np.errstate(divide="ignore"):
@@ -126,9 +123,7 @@ class Block:
 
     @property
     def sink_logits(self) -> xr.DataArray | None:
-        """`layer head query`: the score of the sink, which takes part in the softmax and is no
-        key; None in models without.
-        """
+        """`layer head query`: learned sink logit in the softmax; None in models without."""
         return self.data.get("sink_logits")
 
     def _vectors(self, name: str) -> xr.DataArray:
@@ -142,19 +137,19 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One input through one model. `trace.attention` is what most people want.
+    """One input through one model. `trace.attention` has the weights.
 
     Attributes:
-        blocks: the model's attentions by name.
-        stack_tokens: the token sequence of each stack (`self`, or `encoder` and `decoder`;
-            `attention.query_stack` and `attention.key_stack` say which a block uses).
-        stack_hidden: the residual stream of each stack, `state query unit`: state 0 is the
-            embedding, state `l + 1` what layer `l` left behind.
+        blocks: attention blocks by name.
+        stack_tokens: token sequence of each stack (`self`, or `encoder` and `decoder`;
+            `attention.query_stack` and `attention.key_stack` give those of a block).
+        stack_hidden: residual stream of each stack, `state query unit`: state 0 is the
+            embedding, state `l + 1` the output of layer `l`.
         provenance: model, family, edits, library versions and truncation of the trace.
-        media: the images and the recording that were traced, as the model got them.
-        predictions: the model's likeliest answers, edits included: next tokens at every
-            position, tokens at masks, or labels; None for a plain encoder.
-        effects: the prediction without each head, of a trace made with `effects=True`.
+        media: images and recording as the model received them.
+        predictions: top predictions with the edits: next tokens at every position, tokens at
+            masks, or labels; None for a plain encoder.
+        effects: prediction without each head, of a trace made with `effects=True`.
     """
 
     blocks: Mapping[str, Block]
@@ -165,7 +160,7 @@ class Trace:
     effects: HeadEffects | None = None
     media: Media = field(default_factory=Media, kw_only=True)
     origin: Origin | None = field(default=None, repr=False, kw_only=True)
-    """What it was made by, while the model is at hand; neither saved nor pickled."""
+    """Model and inputs of the trace, while in memory; neither saved nor pickled."""
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "origin": None}
@@ -175,17 +170,17 @@ class Trace:
 
     @property
     def main(self) -> Block:
-        """The attention of the text itself: the only block, or the encoder's."""
+        """Main attention block: the only one, or the encoder's."""
         return next(iter(self.blocks.values()))
 
     @property
     def text(self) -> Tokens:
-        """The main token sequence with offsets, words, segments and flags."""
+        """Main token sequence with offsets, words, segments and flags."""
         return self.main.query_tokens
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The main token sequence, as people read it."""
+        """Main token sequence, as displayed."""
         return self.text.tokens
 
     @property
@@ -215,12 +210,12 @@ class Trace:
 
     @property
     def scores(self) -> xr.DataArray:
-        """`layer head query key` of the main block: what the softmax was taken of."""
+        """`layer head query key` of the main block: inputs of the softmax."""
         return self.main.scores
 
     @property
     def hidden(self) -> xr.DataArray:
-        """`state query unit`: the residual stream of the main stack between layers."""
+        """`state query unit`: residual stream of the main stack between layers."""
         stack = query_stack(self.main.name, self.stack_tokens)
         if stack not in self.stack_hidden:
             raise InputError("This trace has no hidden states: it was made without vectors.")
@@ -228,29 +223,27 @@ class Trace:
 
     @property
     def encoder(self) -> Block:
-        """The encoder's self-attention (encoder-decoders)."""
+        """Self-attention of the encoder (encoder-decoders)."""
         return self._block("encoder")
 
     @property
     def decoder(self) -> Block:
-        """The decoder's self-attention (encoder-decoders)."""
+        """Self-attention of the decoder (encoder-decoders)."""
         return self._block("decoder")
 
     @property
     def cross(self) -> Block:
-        """The decoder's attention to the encoder (encoder-decoders), or the text's to what a
-        tower made of an image.
-        """
+        """Attention of the decoder to the encoder, or of a text to the output of a tower."""
         return self._block("cross")
 
     @property
     def vision(self) -> Block:
-        """The attention among the patches of an image, in models that also read text."""
+        """Attention among the patches of an image, in models that also read text."""
         return self._block("vision")
 
     @property
     def audio(self) -> Block:
-        """The attention among the frames of a sound, in models that also read text."""
+        """Attention among the frames of a recording, in models that also read text."""
         return self._block("audio")
 
     def _block(self, name: str) -> Block:
@@ -260,20 +253,19 @@ class Trace:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The layers that have attention: all of them, except in hybrid models."""
+        """Layers with attention: all layers, except in hybrid models."""
         return tuple(int(x) for x in self.attention["layer"].values)
 
     @property
     def n_heads(self) -> int:
-        """Heads of a layer; where layers differ, of the one with most."""
+        """Heads of a layer; the maximum if layers differ."""
         return self.attention.sizes["head"]
 
     def by_word(self) -> Trace:
-        """The trace with words instead of tokens: attention *to* a word is the sum over
-        its tokens, attention *from* it the mean (Clark et al. 2019, section 4.1).
+        """Return the trace with words instead of tokens (Clark et al. 2019, section 4.1).
 
-        Rows still sum to 1. Tokens outside words (special tokens) stay. Vectors have no
-        word form and are dropped.
+        Attention *to* a word is the sum over its tokens, attention *from* it the mean. Rows still
+        sum to 1. Tokens outside words (special tokens) stay. Vectors are dropped.
         """
         words = {stack: tokens.by_word() for stack, tokens in self.stack_tokens.items()}
         blocks = {}
@@ -292,11 +284,11 @@ class Trace:
         return Trace(blocks, words, {}, {**self.provenance, "unit": "word"}, media=self.media)
 
     def with_tokens(self, tokens: Mapping[str, Tokens], media: Media | None = None) -> Trace:
-        """The same attention over other token sequences, of the same lengths.
+        """Return the same attention over other token sequences of the same lengths.
 
         Args:
-            tokens: by stack; stacks that are not named keep theirs.
-            media: the images and the recording that their pieces are of.
+            tokens: token sequences by stack; other stacks keep theirs.
+            media: images and recording of their media tokens.
         """
         stacks = {**self.stack_tokens, **tokens}
         blocks = {
@@ -321,32 +313,32 @@ class Trace:
         is_causal: bool | None = None,
         name: str = "attention",
     ) -> Trace:
-        """A trace of attention computed elsewhere (NumPy, TensorFlow, JAX, a saved run).
+        """Return a trace of attention computed elsewhere (NumPy, TensorFlow, JAX, a saved run).
 
         Args:
             attention: `layer head query key`, or a sequence of `head query key` arrays
-                (or of `1 head query key`, as transformers returns them); or what
-                `generate(output_attentions=True)` returns, such arrays for every step. Several
-                blocks by name: `{"encoder": …, "decoder": …, "cross": …}`.
-            tokens: one string per position; for several blocks, those of each stack by name
-                (`cross` is from the decoder's tokens to the encoder's).
-            special: which tokens are special; none by default.
+                (or of `1 head query key`, as transformers returns them); or such arrays for every
+                step, as `generate(output_attentions=True)` returns them. Several blocks by name:
+                `{"encoder": …, "decoder": …, "cross": …}`.
+            tokens: one string per position; for several blocks, by stack (`cross` is from the
+                decoder's tokens to the encoder's).
+            special: flags of special tokens; none by default.
             segments: 0 for the first text, 1 for the second.
-            words: the number of each token's word, -1 for none; by default a word each.
-            is_causal: by default read off the zeros above the diagonal.
-            name: what to call it in views and reports.
+            words: word number of each token, -1 for none; by default one word per token.
+            is_causal: by default inferred from the zeros above the diagonal.
+            name: name in views and reports.
 
         Raises:
-            InputError: shapes that disagree, or weights below 0: scores before the softmax.
+            InputError: shapes disagree, or weights are below 0 (scores before the softmax).
         """
         if not isinstance(tokens, Mapping | Tokens):
             tokens = Tokens.of(tokens, special=special, segments=segments, words=words)
         elif special is not None or segments is not None or words is not None:
-            raise InputError("special, segments and words go with tokens that are bare strings.")
+            raise InputError("special, segments and words need tokens that are bare strings.")
         arrays, stacks = named_blocks(attention, tokens)
         sequences = {
-            stack: one if isinstance(one, Tokens) else Tokens.of(one)
-            for stack, one in stacks.items()
+            stack: texts if isinstance(texts, Tokens) else Tokens.of(texts)
+            for stack, texts in stacks.items()
         }
         blocks = {
             block: Block(
@@ -361,7 +353,7 @@ class Trace:
         return cls(blocks, sequences, {}, {"model": name, "source": "arrays"})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace to one netCDF file, which `headscope.open` (or xarray) reads."""
+        """Write the trace to one netCDF file, readable by `headscope.open` and xarray."""
         from headscope.results.files import save_trace
 
         save_trace(self, path)
@@ -370,7 +362,7 @@ class Trace:
         blocks = "" if len(self.blocks) == 1 else f", blocks {', '.join(self.blocks)}"
         return (
             f"<Trace of {self.provenance.get('model', '?')}: {len(self.layers)} layers × "
-            f"{self.n_heads} heads, {len(self.tokens)} tokens{blocks}: {self._shown(40)!r}>"
+            f"{self.n_heads} heads, {len(self.tokens)} tokens{blocks}: {self._shortened(40)!r}>"
         )
 
     def _repr_html_(self) -> str:
@@ -379,13 +371,13 @@ class Trace:
             ("size", f"{len(self.layers)} layers × {self.n_heads} heads"),
             ("tokens", len(self.tokens)),
             ("blocks", ", ".join(self.blocks) if len(self.blocks) > 1 else None),
-            ("media", self._media_shown()),
+            ("media", self._media_summary()),
             ("vectors", "yes" if "queries" in self.main.data else "no"),
-            ("text", self._shown(200)),
+            ("text", self._shortened(200)),
         ]
         return facts_table("Trace", facts)
 
-    def _media_shown(self) -> str | None:
+    def _media_summary(self) -> str | None:
         images, sound = self.media.images, self.media.sound
         sizes = [f"image of {image.shape[1]} × {image.shape[0]} pixels" for image in images]
         return (
@@ -393,7 +385,7 @@ class Trace:
             or None
         )
 
-    def _shown(self, most: int) -> str:
+    def _shortened(self, most: int) -> str:
         text = " / ".join(self.text.texts)
         return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -413,38 +405,37 @@ class Trace:
         over: Over = "attention",
         evidence: Result | Iterable[Result] | None = None,
     ) -> Explorer:
-        """Look at every head in a notebook: the sentence, all heads, one head, its effect.
+        """Open the explorer in a notebook: the text, all heads, one head, its effect.
 
-        The widget's `selection` says where the reader is, and can be set; `.save("page.html")`
-        writes the same as one file that opens without a network. While the kernel runs, the page
-        can switch heads off, measure what each does, and say why it looked where it did; a
-        notebook opened without a kernel shows the offline page.
+        The widget's `selection` is the reader's selection, and can be set. `.save("page.html")`
+        writes a file that works offline. While the kernel runs, the page can ablate heads, measure
+        effects and explain scores. Without a kernel, the notebook shows the offline page.
 
         Args:
-            other: a second trace to compare with, side by side.
+            other: second trace to compare with, side by side.
             view: `head` opens the lines of one head, `neuron` its queries and keys.
             block: `self`, or `encoder`, `decoder`, `cross` of an encoder-decoder.
-            layer: the layer to open; by default that of the head that shows most.
-            heads: the head to open; of several the first.
+            layer: layer to open; by default that of the head with the clearest role.
+            heads: head to open; of several the first.
             queries: position of the token to pin; of several the first.
-            neurons: whether queries, keys and values go along (two bytes a number), or the
-                layers whose do; by default those of the opening head. The kernel gives the rest.
-            titles: what to call each trace; its text, or what was changed, by default.
+            neurons: whether to include queries, keys and values (two bytes a number), or the
+                layers to include; by default the layer of the opening head.
+            titles: title of each trace; by default its text or its edits.
             theme: `auto` (as the notebook), `light` or `dark`.
-            height: in pixels.
-            over: `attention`, or `norm` for attention times the length of what it fetches, of a
-                trace made with `norms=True`.
-            evidence: what a corpus run measured of the model, for names and cards of its heads.
+            height: height in pixels.
+            over: `attention`, or `norm` for norm-weighted attention of a trace made with
+                `norms=True`.
+            evidence: results of corpus runs of the model, for roles and cards of its heads.
 
         Raises:
             MissingExtra: anywidget is not installed.
-            InputError: the trace does not have what is named, or its weights are not attention.
+            InputError: the trace lacks a named part, or its weights are not attention.
         """
         from headscope.page.replies import replies_for
         from headscope.page.selection import make_selection
         from headscope.page.widget import explore
 
-        traces = _shown(self, other, over)
+        traces = _weighted_traces(self, other, over)
         selection = make_selection(
             traces[0],
             view=view,
@@ -482,40 +473,40 @@ class Trace:
         hidden: bool = False,
         over: Over = "attention",
     ) -> None:
-        """Write the explorer as one HTML file that opens without a network.
+        """Write the explorer as one HTML file that works offline.
 
             trace.save_page("page.html", effects=True, story=[
-                ("This head rests.", {"layer": 3, "head": 0}),
-                ("This one reads back from the pronoun.", {"layer": 9, "head": 3, "word": 8}),
+                ("This head is an attention sink.", {"layer": 3, "head": 0}),
+                ("This one attends back from the pronoun.", {"layer": 9, "head": 3, "word": 8}),
             ])
 
-        `headscope.save_page` puts several traces into one page.
+        `headscope.save_page` puts several traces into one page. Parameters that are not listed are
+        those of `explore`.
 
         Args:
-            path: the file to write; it appears whole or not at all.
-            other: a second trace to compare with.
-            view: where to open, as in `explore`.
-            block: as in `explore`.
-            layer: as in `explore`.
-            heads: as in `explore`.
-            queries: as in `explore`.
-            neurons: whether queries, keys and values go along, or the layers whose do; by default
-                those of the opening head and of the story.
-            titles: what to call each trace; its text, or what was changed, by default.
+            path: file to write; it appears when complete.
+            other: second trace to compare with.
+            view: see `explore`.
+            block: see `explore`.
+            layer: see `explore`.
+            heads: see `explore`.
+            queries: see `explore`.
+            neurons: whether to include queries, keys and values, or the layers to include; by
+                default those of the opening head and of the story.
+            titles: see `explore`.
             theme: `auto` (as the reader's system), `light` or `dark`.
-            story: captions, each with the selection it is about: `layer`, `head`, `block`, `word`,
-                `key`, `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off`
-                and so on; or a URL fragment copied from a page.
-            evidence: what a corpus run measured of the model, for names and cards of its heads.
-            effects: store what each head does to the prediction, which takes the model (see
-                `with_effects`).
-            hidden: whether hidden states go along with queries, keys and values.
-            over: `attention`, or `norm`, as in `explore`.
+            story: captions, each with its selection: `layer`, `head`, `block`, `word`, `key`,
+                `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so
+                on; or a URL fragment copied from a page.
+            evidence: see `explore`.
+            effects: store the effect of each head, which needs the model (see `with_effects`).
+            hidden: whether to include hidden states besides queries, keys and values.
+            over: see `explore`.
         """
         from headscope.page.save_page import save_page
         from headscope.page.selection import make_selection
 
-        traces = _shown(self, other, over)
+        traces = _weighted_traces(self, other, over)
         selection = make_selection(
             traces[0],
             view=view,
@@ -538,21 +529,18 @@ class Trace:
         )
 
     def roles(self, block: str | None = None) -> xr.Dataset:
-        """What each head does with this text, in one word: a table over layer and head.
+        """Name the role of each head in this text: a table over layer and head.
 
-        A head has a role if the queries that could show it pay at least half of their attention
-        to it, at least twice what even attention would, and there are three or more of them. The
-        roles: `previous`, `next` and `same` token; an `equal` word elsewhere; the token `after`
-        an earlier equal one; `broad`; and the resting places `first` token, `special` tokens and
-        `punctuation`. It says what a head does here; whether it always does, a corpus says
-        (`headscope.analyze`).
+        A head has a role if the queries that can show it pay at least half of their attention
+        to it, at least twice uniform attention, and there are three or more of them. Roles are
+        listed in `headscope.heads.roles`. A role holds in this text; `headscope.analyze` measures
+        a corpus.
 
         Args:
             block: `encoder`, `decoder` or `cross` of an encoder-decoder; the main one by default.
 
         Returns:
-            `role` ("" for none), its `share` of attention, and the `queries` that could show it.
-            `.to_dataframe()` makes rows of it.
+            `role` ("" for none), its `share` of attention, and the `queries` that can show it.
         """
         from headscope.heads.roles import name_roles
 
@@ -569,14 +557,14 @@ class Trace:
         return self.origin
 
     def with_effects(self, position: int | None = None) -> Trace:
-        """The trace with what each head does to a prediction beside it, as `trace.effects`.
+        """Return the trace with the effect of each head on a prediction, as `trace.effects`.
 
-        Each head is switched off alone (its output is zero), and the log-probabilities of the ten
-        likeliest answers are kept; of a plain encoder, the vector of the text. It takes the model,
-        so the trace must come from `model.trace`, not from a file.
+        Each head is ablated alone (zero ablation). The effects hold the log-probabilities of the
+        ten top predictions, or the vector of the text of a plain encoder. The trace must come
+        from `model.trace`, not from a file.
 
         Args:
-            position: of the prediction; the last token, or mask, by default.
+            position: position of the prediction; by default the last token or mask.
         """
         from headscope.causal.trace_effects import with_effects
 
@@ -591,18 +579,17 @@ class Trace:
         null_keys: NullKeys = "auto",
         over: Over = "attention",
     ) -> Result:
-        """The metrics of this one input: what `analyze` gives for a corpus of one document.
+        """Measure metrics of this one input, as `analyze` does for a corpus of one document.
 
-        Works for a trace of a model and for attention computed elsewhere
-        (`Trace.from_arrays`). There are no intervals: one document says nothing of others.
+        Works for a trace of a model and for `Trace.from_arrays`. One document has no intervals.
 
         Args:
             metrics: "all" for those that the annotations allow, names, or metrics.
-            document: the annotated document that was traced, for tags and dependencies.
-            tagset: universal tags or the language's own.
-            null_keys: which keys are null attention.
-            over: `attention`, or `norm` for attention times the length of what it fetches, of a
-                trace made with `norms=True`.
+            document: annotated document that was traced, for tags and dependencies.
+            tagset: universal tags, or those of the language.
+            null_keys: keys of null attention.
+            over: `attention`, or `norm` for norm-weighted attention of a trace made with
+                `norms=True`.
         """
         from headscope.run.measure import measure
 
@@ -611,8 +598,8 @@ class Trace:
         )
 
     def norm_weighted(self) -> Trace:
-        """The trace with what each weight moves in place of the weight: a[i,j] · ‖v_j W_O^h‖, rows
-        divided by their sums (Kobayashi et al. 2020). Views and metrics take it as any trace.
+        """Return the trace with norm-weighted attention a[i,j] · ‖v_j W_O^h‖, rows divided by
+        their sums (Kobayashi et al. 2020). A weighted trace is returned unchanged.
 
         Raises:
             InputError: the trace was made without `norms=True`.
@@ -621,7 +608,7 @@ class Trace:
 
 
 def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -> xr.Dataset:
-    """A block's dataset with attention alone (`layer head query key`)."""
+    """Return a block's dataset with attention alone (`layer head query key`)."""
     return xr.Dataset(
         {"attention": (DIMENSIONS["attention"], weights)},
         coords={"layer": np.asarray(layers), "head": np.arange(weights.shape[1])},
@@ -629,7 +616,7 @@ def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -
 
 
 def word_matrix(tokens: Tokens, *, mean: bool) -> np.ndarray:
-    """`word token`: 1 (or 1/length, for `mean`) where a token belongs to a word."""
+    """Return `word token`: 1 (or 1/length, for `mean`) where a token belongs to a word."""
     words = tokens.word_groups()
     matrix = np.zeros((len(words), len(tokens)))
     for row, members in enumerate(words):
@@ -637,26 +624,22 @@ def word_matrix(tokens: Tokens, *, mean: bool) -> np.ndarray:
     return matrix
 
 
-def _shown(trace: Trace, other: Trace | None, over: Over) -> list[Trace]:
-    """What is looked at, one trace or two, over attention or norms."""
-    from headscope.errors import UnknownName
+def _weighted_traces(trace: Trace, other: Trace | None, over: Over) -> list[Trace]:
+    """Return one trace or two, over attention or norms."""
     from headscope.page.save_page import need_trace
 
     if over not in OVER:
         raise UnknownName.of("over", over, OVER)
-    traces = [need_trace(one) for one in (trace, other) if one is not None]
-    return traces if over == "attention" else [one.norm_weighted() for one in traces]
+    traces = [need_trace(item) for item in (trace, other) if item is not None]
+    return traces if over == "attention" else [item.norm_weighted() for item in traces]
 
 
 OVER = ("attention", "norm")
-"""What metrics and views may be over."""
+"""Weights of metrics and views: attention, or norm-weighted attention."""
 
 
 def weigh_trace(trace: Trace) -> Trace:
-    """The trace with a[i,j] · ‖v_j W_O^h‖ in place of a[i,j], rows divided by their sums.
-
-    A trace that is weighted already stays as it is.
-    """
+    """See `Trace.norm_weighted`."""
     if is_weighed(trace):
         return trace
     blocks = {name: _weighed(block) for name, block in trace.blocks.items()}
@@ -664,7 +647,7 @@ def weigh_trace(trace: Trace) -> Trace:
 
 
 def is_weighed(trace: Trace) -> bool:
-    """Does it hold norm-weighted attention?"""
+    """Return True for norm-weighted attention."""
     return trace.provenance.get("over") == "norm"
 
 
@@ -679,7 +662,7 @@ def _weighed(block: Block) -> Block:
     moved = attention.values * lengths[:, :, None]
     total = moved.sum(-1, keepdims=True)
     weights = np.divide(moved, total, out=np.zeros_like(moved), where=total > 0)
-    # Scores, queries and keys explain plain attention, not this.
-    kept = [name for name in ("attention", "lengths") if name in block.data]
-    data = block.data[kept].assign(attention=(attention.dims, weights))
+    # Scores, queries and keys explain plain attention only.
+    variables = [name for name in ("attention", "lengths") if name in block.data]
+    data = block.data[variables].assign(attention=(attention.dims, weights))
     return replace(block, data=data)

@@ -1,58 +1,45 @@
-"""`headscope analyze`: every metric over a corpus."""
+"""`headscope analyze`: measure all metrics over a corpus."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, settings
-from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
     from headscope.results.result import Result
-    from headscope.text.corpus import Corpus
 
 
 def analyze(
-    corpus: options.CorpusName,
-    out: options.Out,
+    corpus: options.CorpusOption,
+    out: options.OutOption,
     *,
-    model: options.ModelName = "minilm",
-    device: options.Device = None,
     metrics: Annotated[
         str,
         typer.Option(
-            help="Names with commas between; 'all' leaves out js, which takes as long as the "
-            "model: all,js adds it."
+            help="Names with commas between. 'all' omits js, which takes as long as the model; "
+            "all,js adds it."
         ),
     ] = "all",
-    unit: options.UnitName = "sentence",
-    segments: options.Segments = False,
+    unit: options.UnitOption = "sentence",
+    segments: options.SegmentsOption = False,
     max_tokens: Annotated[
         int | None,
         typer.Option(min=2, help="Cut longer documents. [default: 512, for segments 128]"),
     ] = None,
-    sample: options.Sample = None,
-    seed: options.Seed = 0,
-    by: Annotated[
-        str | None, typer.Option(help="Also measure each group of documents: genre.")
-    ] = None,
-    over: options.Over = "attention",
-    running: options.Running,
+    run: options.CorpusRunOptions,
     figures: Annotated[
-        bool,
-        typer.Option(
-            help="Also draw the papers' figures; of a run that is complete, draw them alone."
-        ),
+        bool, typer.Option(help="Also draw the papers' figures, without a new run if complete.")
     ] = False,
 ) -> CommandResult:
-    """Measure what every head does over a corpus. A run that was stopped goes on where it was."""
+    """Measure every head over a corpus. A stopped run continues where it stopped."""
     from headscope.run.engines.processes import warm_up
     from headscope.run.progress import phase
 
-    warm_up(corpus, running.workers)
+    warm_up(corpus, run.workers)
 
     import headscope as hs
     from headscope.results.display import display_of
@@ -61,13 +48,13 @@ def analyze(
     if segments:
         unit = "document"
     max_tokens = max_tokens or (128 if segments else 512)
-    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=running.on_error)
-    loaded = load_model(model, device)
+    documents = run.open_corpus(corpus, unit)
+    loaded = run.load_model()
     result = hs.analyze(
         loaded,
         hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
         metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
-        **running.options(out=out, by=by, over=over, max_tokens=max_tokens),
+        **run.options(out=out, max_tokens=max_tokens),
     )
     drawn = []
     if figures:
@@ -75,7 +62,7 @@ def analyze(
             drawn = result.save_figures(out / "figures")
     counts = result.provenance["counts"]
     means = _means(result)
-    shown = [(display_of(result[name]), value) for name, value in means.items()]
+    displays = [(display_of(result[name]), value) for name, value in means.items()]
     data = {
         "model": result.model,
         "documents": counts["documents"],
@@ -86,34 +73,17 @@ def analyze(
         "figures": [str(path) for path in drawn],
         "means": means,
     }
-    width = max([len("figures"), *(len(known.title) for known, _ in shown)])
+    width = max([len("figures"), *(len(display.title) for display, _ in displays)])
     lines = [f"{result.model}: {result.summary}. On average over heads:"]
-    lines += [f"  {known.title:<{width}}  {known.show(value)}" for known, value in shown]
+    lines += [f"  {display.title:<{width}}  {display.show(value)}" for display, value in displays]
     lines.append(f"  {'result':<{width}}  {data['result']} (headscope.open reads it)")
     if drawn:
         lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
     return CommandResult(data, "\n".join(lines))
 
 
-def open_corpus(
-    name: str,
-    *,
-    unit: Literal["sentence", "paragraph", "document"] = "sentence",
-    sample: int | None = None,
-    seed: int = 0,
-    on_error: Literal["raise", "skip"] = "raise",
-) -> Corpus:
-    """The corpus that a verb was given: a file, a folder, or `demo` for the bundled corpus."""
-    import headscope as hs
-
-    if name != "demo":
-        return hs.read(name, unit=unit, sample=sample, seed=seed, on_error=on_error)
-    documents = hs.demo_corpus(unit)
-    return documents if sample is None else documents.sample(sample, seed)
-
-
 def _means(result: Result) -> dict[str, float]:
-    """The mean over heads of every variable that has one number for each head."""
+    """Return the mean over heads of every variable with one number per head."""
     from headscope.heads.cards import shown_variables
 
     means = {}

@@ -1,11 +1,7 @@
-"""What a verb of the command line returns, and how it is printed.
+"""Commands: registration, shared settings, printed results and signals.
 
-A verb is a function that returns an `CommandResult`. `register` gives it the three options that
-every verb has (`--json`, `--quiet`, `--debug`), and `--allow-pickle` if it loads a model, and
-prints the answer, and nothing else, to stdout.
-
-What Ctrl-C and SIGTERM do to a verb: one line that says how to go on, and the exit code that
-shells expect (128 + the signal's number).
+A command is a function that returns a `CommandResult`. `register` adds `--json`, `--quiet`,
+`--debug` and, for commands that load a model, `--allow-pickle`. Only the result goes to stdout.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ import typer
 
 
 class Interrupted(Exception):
-    """The user, or the system, stopped the verb."""
+    """The user or the system stopped the command: exit code 128 + signal number."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message or "stopped")
@@ -33,8 +29,7 @@ class Interrupted(Exception):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Within the block SIGTERM stops the work as Ctrl-C does. Either one becomes `Interrupted`, with
-    what the library says about how to go on.
+    """Turn SIGTERM and Ctrl-C within the block into `Interrupted`, with the library's message.
 
     typer would turn KeyboardInterrupt into a return value, and lose its message.
     """
@@ -58,64 +53,62 @@ def stoppable() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """One answer in two forms."""
+    """Result of a command: data for `--json`, and text."""
 
     data: object
-    """For programs: what JSON can hold."""
     text: str = ""
-    """For people."""
 
 
 @dataclass(slots=True)
-class _Settings:
-    """The options of the whole command; set before a verb runs."""
+class _CliSettings:
+    """Options of the whole command line, set before a command runs."""
 
     debug: bool = False
     quiet: bool = False
     allow_pickle: bool = False
-    """For `headscope.load`: read pickled weights where there are no others."""
+    """Argument of `headscope.load`."""
 
     @property
     def progress(self) -> bool | None:
-        """For the library's `progress=`: never if quiet, else on a terminal."""
+        """Argument `progress` of the library: False if quiet, else None (on a terminal)."""
         return False if self.quiet else None
 
 
-settings = _Settings()
+settings = _CliSettings()
 
 
 def print_status(line: str) -> None:
-    """Print a line about what is going on to stderr, unless the user asked for quiet."""
+    """Print a line to stderr, except with `--quiet`."""
     if not settings.quiet:
         typer.echo(line, err=True)
 
 
 _COMMON = {
-    "as_json": Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")],
+    "as_json": Annotated[bool, typer.Option("--json", help="Print the result as JSON.")],
     "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")],
     "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
 }
 _LOADING = {
     "allow_pickle": Annotated[
-        bool, typer.Option("--allow-pickle", help="Read .bin weights where there are no others.")
+        bool, typer.Option("--allow-pickle", help="Read .bin weights if there are no others.")
     ],
 }
-"""For verbs that load a model, which have an option for its device."""
+"""Options of commands that have an option `device`."""
 
 
 def register(
-    app: typer.Typer, verb: Callable[..., CommandResult], *, example: str, name: str | None = None
+    app: typer.Typer, command: Callable[..., CommandResult], *, example: str, name: str = ""
 ) -> None:
-    """Make a function a verb of the command line.
+    """Add a function to the command line.
 
     Args:
-        app: the command that the verb belongs to: `headscope`, or `headscope probe`.
-        verb: the function; its parameters are the verb's options. A parameter that is a dataclass
-            stands for the fields of that class.
-        example: a call to show below the help, without `headscope`.
-        name: the name of the verb; by default the name of the function.
+        app: parent: `headscope`, or `headscope probe`.
+        command: function whose parameters are the options. A dataclass parameter stands for the
+            fields of its class.
+        example: call all_parameters below the help, without `headscope`.
+        name: name of the command; by default the function's name.
     """
-    parameters = _parameters(verb)
+    parameters = _parameters(command)
     records = {
         each.name: each.annotation
         for each in parameters
@@ -130,29 +123,28 @@ def register(
         for key, record in records.items():
             options[key] = record(**{each.name: options.pop(each.name) for each in fields(record)})
         with stoppable():
-            answer = verb(**options)
+            result = command(**options)
         if as_json:
-            typer.echo(json.dumps(answer.data, indent=1, ensure_ascii=False))
-        elif answer.text:
-            typer.echo(answer.text)
+            typer.echo(json.dumps(result.data, indent=1, ensure_ascii=False))
+        elif result.text:
+            typer.echo(result.text)
 
-    shown: list[inspect.Parameter] = []
+    all_parameters: list[inspect.Parameter] = []
     for each in parameters:
-        shown += _parameters(each.annotation) if each.name in records else [each]
-    common = _COMMON | (_LOADING if any(each.name == "device" for each in parameters) else {})
-    shown += [
+        all_parameters += _parameters(each.annotation) if each.name in records else [each]
+    common = _COMMON | (_LOADING if any(each.name == "device" for each in all_parameters) else {})
+    all_parameters += [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
         for key, kind in common.items()
     ]
     signature = inspect.Signature(
-        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in all_parameters]
     )
     run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in shown}
-    run.__doc__ = verb.__doc__
-    app.command(name or verb.__name__.replace("_", "-"), epilog=f"Example: headscope {example}")(
-        run
-    )
+    run.__annotations__ = {each.name: each.annotation for each in all_parameters}
+    run.__doc__ = command.__doc__
+    title = name or command.__name__.replace("_", "-")
+    app.command(title, epilog=f"Example: headscope {example}")(run)
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:

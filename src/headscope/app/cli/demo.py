@@ -1,7 +1,4 @@
-"""`headscope demo`: one page with the stories of both packaged models, and a report.
-
-The page that the demo ends on: each model's story in a frame, the report one click away.
-"""
+"""`headscope demo`: one page with a tour of both packaged models, and a report."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from headscope.page.payload import Step
     from headscope.results.result import Result
 
-STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --line: #e4e1d8; --quiet: #56606b;
   --link: #0b6bb0; }
 @media (prefers-color-scheme: dark) {
@@ -47,26 +44,26 @@ iframe { flex: 1; width: 100%; min-height: 0; border: 0; }
 
 
 def make_demo_page(stories: Mapping[str, str], report: str) -> str:
-    """HTML with the first story open. Links change the frame; no script runs in the page itself.
+    """Return HTML with the first story open in a frame, and links without scripts.
 
     Args:
-        stories: pages beside this one, and what a link to each says.
-        report: the file of the report.
+        stories: file and title of each story.
+        report: file of the report.
     """
-    listed = [(html.escape(page), html.escape(title)) for page, title in stories.items()]
-    links = "\n".join(f'<a href="{page}" target="story">{title}</a>' for page, title in listed)
-    first, title = listed[0]
+    escaped = [(html.escape(page), html.escape(title)) for page, title in stories.items()]
+    links = "\n".join(f'<a href="{page}" target="story">{title}</a>' for page, title in escaped)
+    first, title = escaped[0]
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>headscope: what attention heads do</title>
-<style>{STYLE}</style>
+<style>{PAGE_STYLE}</style>
 </head>
 <body>
 <nav aria-label="Pages">
-<b>What each head reads, whether it always does, and whether it matters</b>
+<b>Attention of each head in a text, over a corpus, and its effect</b>
 {links}
 <a href="{html.escape(report)}">The report</a>
 </nav>
@@ -78,17 +75,14 @@ def make_demo_page(stories: Mapping[str, str], report: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _DemoModel:
-    """What the demo does with one model."""
+    """Text and tour of one model."""
 
     alias: str
     title: str
-    """What a link to its story says."""
     text: str
-    """What the model reads on that page."""
     pair: str | None
-    """A second text beside it."""
     story: tuple[Step, ...]
-    """The tour of the page: captions and selections."""
+    """Captions and selections of the page's tour."""
 
 
 JOBS = (
@@ -98,10 +92,10 @@ JOBS = (
         text="The cat sat on the mat.",
         pair="The cat lay on the rug.",
         story=(
-            ("Every head by what it does with these two sentences. Many rest.", {"color": "role"}),
-            ("This head reads the word before.", {"layer": 0, "head": 2, "word": 4}),
+            ("Roles of all heads in these two sentences. Many are sinks.", {"color": "role"}),
+            ("This head attends to the previous token.", {"layer": 0, "head": 2, "word": 4}),
             (
-                "This one finds the same word in the other sentence.",
+                "This one attends to the same word in the other sentence.",
                 {"layer": 2, "head": 9, "word": 2},
             ),
             (
@@ -109,7 +103,7 @@ JOBS = (
                 {"layer": 2, "head": 9, "word": 2, "tab": "neurons"},
             ),
             (
-                "Does it matter? How far the text's vector turns without each head.",
+                "Does it matter? The cosine distance of the text's vector without each head.",
                 {"layer": 2, "head": 9, "word": 2, "tab": "effect", "color": "effect"},
             ),
         ),
@@ -120,18 +114,18 @@ JOBS = (
         text="When Mary and John went to the store, John gave a drink to",
         pair=None,
         story=(
-            ("Every head by what it does with this text. Most rest.", {"color": "role"}),
-            ("This head reads the word before.", {"layer": 16, "head": 0, "word": 4}),
+            ("Roles of all heads in this text. Most are sinks.", {"color": "role"}),
+            ("This head attends to the previous token.", {"layer": 16, "head": 0, "word": 4}),
             (
-                "Does it always? What this head does over a corpus.",
+                "Does it always? The attention of this head over a corpus.",
                 {"layer": 16, "head": 0, "word": 4, "tab": "evidence"},
             ),
             (
-                "The model says “Mary”, and here its last word reads “Mary”. Is that why?",
+                "The model predicts “Mary”, and here its last token reads “Mary”. Is that why?",
                 {"layer": 24, "head": 4, "word": 13, "against": "John"},
             ),
             (
-                "No: all heads switched off in turn, this one does most for “Mary” over “John”, "
+                "No: with each head ablated in turn, this one does most for “Mary” over “John”, "
                 "and it reads “John”. Without the other, “Mary” even gains.",
                 {
                     "layer": 23,
@@ -145,16 +139,16 @@ JOBS = (
         ),
     ),
 )
-FEW = 20
-"""Relations of fewer words are left out; the usual limit is too high for the bundled corpus."""
-DRAWN = 8
-"""Stretches of text for importance, whose backward passes take longest."""
+MIN_RELATION_WORDS = 20
+"""Minimum words of a relation: the usual limit is too high for the bundled corpus."""
+N_SEGMENTS = 8
+"""Segments for importance, whose backward passes take longest."""
 
 
 def demo(
-    out: options.Out = Path("demo"),
-    workers: options.Workers = None,
-    resume: options.Resume = True,
+    out: options.OutOption = Path("demo"),
+    workers: options.WorkersOption = None,
+    resume: options.ResumeOption = True,
 ) -> CommandResult:
     """Measure both packaged models over the bundled corpus; write one page and a report."""
     import headscope as hs
@@ -162,33 +156,33 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     print_status("Measuring two models over the bundled corpus: about a minute")
     traces, results = {}, {}
-    with _in_two_processes(out, workers, resume=resume) as wait_for_other_half:
+    with _second_process(out, workers, resume=resume) as wait_for_other_half:
         for job in reversed(JOBS):
-            with _under_way(f"{job.alias}: loading"):
+            with _phase(f"{job.alias}: loading"):
                 model = hs.load(job.alias)
-            runs = _Runs(model, out / job.alias, workers, resume)
+            runs = _ModelRuns(model, out / job.alias, workers, resume)
             measured = runs.measure()
-            with _under_way(f"{job.alias}: what each head does to its text"):
+            with _phase(f"{job.alias}: effect of each head on its text"):
                 traces[job.alias] = model.trace(job.text, job.pair, effects=True)
-            with _under_way(f"{job.alias}: measuring"):
+            with _phase(f"{job.alias}: measuring"):
                 wait_for_other_half()
             results[job.alias] = [*measured, *runs.importance()]
     pages = {}
     for job in JOBS:
         page = out / f"{job.alias}.html"
-        with _under_way(f"{job.alias}: its page"):
+        with _phase(f"{job.alias}: its page"):
             hs.save_page(
                 traces[job.alias],
                 page,
-                selection={"named": "text"},  # the tour speaks of what heads do with this text
+                selection={"named": "text"},  # the tour shows roles in this text
                 story=job.story,
                 evidence=results[job.alias],
                 report="report.html",
             )
         pages[results[job.alias][0].model] = page.name
-    with _under_way("the report"):
-        everything = [result for job in JOBS for result in results[job.alias]]
-        report = hs.report(everything, out / "report.html", pages=pages)
+    with _phase("the report"):
+        all_results = [result for job in JOBS for result in results[job.alias]]
+        report = hs.report(all_results, out / "report.html", pages=pages)
     index = out / "index.html"
     stories = {f"{job.alias}.html": job.title for job in JOBS}
     with atomic_path(index) as path:
@@ -199,32 +193,31 @@ def demo(
         "stories": [str(out / name) for name in stories],
     }
     text = (
-        f"Open {index} in a browser: what the heads of two models do. It needs no network.\n"
+        f"Open {index} in a browser: the heads of two models. The page works offline.\n"
         f"One click from there, or {report}: every head, measured.\n"
         f"The numbers are in {out} too: headscope.open reads every result.nc."
     )
     return CommandResult(data, text)
 
 
-def _under_way(name: str) -> AbstractContextManager[None]:
-    """On a terminal, a line with a clock that is gone when the block ends."""
+def _phase(name: str) -> AbstractContextManager[None]:
     from headscope.run.progress import phase
 
     return phase(name, settings.progress)
 
 
 @contextmanager
-def _in_two_processes(
+def _second_process(
     out: Path, workers: int | None, *, resume: bool
 ) -> Iterator[Callable[[], None]]:
-    """Within the block, a second process measures half of what there is.
+    """Measure half of the runs in a second process during the block.
 
-    Both write run folders, and a run that is complete is opened, not measured again. So this
-    process asks for every run as if it were alone, and nothing is lost if the other one fails.
+    Both processes write run folders, and a complete run is opened, not measured again. This
+    process requests every run, so that the demo also finishes if the other process fails.
 
     Yields:
-        A function that waits for the second process. There is none on one core, where the number
-        of workers was chosen, or where nothing is to be opened.
+        A function that waits for the second process. The process does not start on one core, with
+        a chosen number of workers, or without resume.
     """
     if workers is not None or not resume or n_cores() == 1:
         yield lambda: None
@@ -239,20 +232,20 @@ def _in_two_processes(
 
 
 def _measure_half(out: Path) -> None:
-    """The runs of all models but the last, and the last one's importance."""
+    """Measure all models but the last, and the importance of all."""
     import headscope as hs
 
-    with suppress(Exception):  # the other process meets it too, and says so
+    with suppress(Exception):  # the first process raises the same error
         for job in JOBS:
-            runs = _Runs(hs.load(job.alias), out / job.alias, 1, resume=True)
+            runs = _ModelRuns(hs.load(job.alias), out / job.alias, 1, resume=True)
             if job is not JOBS[-1]:
                 runs.measure()
             runs.importance()
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
-    """The runs of one model over the bundled corpus, each in a folder of its own."""
+class _ModelRuns:
+    """Runs of one model over the bundled corpus, one folder each."""
 
     model: Model
     out: Path
@@ -260,32 +253,32 @@ class _Runs:
     resume: bool
 
     def measure(self) -> list[Result]:
-        """Every metric, and heads as classifiers."""
+        """Measure all metrics and heads as classifiers."""
         import headscope as hs
 
         sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
         return [
             self._run("metrics", hs.analyze, sentences, ["all", "js"]),
-            self._run("dependencies", hs.probe_dependencies, sentences, FEW),
+            self._run("dependencies", hs.probe_dependencies, sentences, MIN_RELATION_WORDS),
             self._run("coreference", hs.probe_coreference, documents),
         ]
 
     def importance(self) -> list[Result]:
-        """What the loss depends on, if the model has one."""
+        """Measure gradient importance, if the model has a loss."""
         import headscope as hs
 
         if self.model.info.objective is None:
             return []
         documents = hs.demo_corpus("document")
-        segments = hs.cut_segments(self.model, documents, 128).sample(DRAWN, 0)
+        segments = hs.cut_segments(self.model, documents, 128).sample(N_SEGMENTS, 0)
         return [self._run("importance", hs.importance, segments)]
 
-    def _run(self, name: str, measure: Callable[..., Result], *given: object) -> Result:
+    def _run(self, name: str, measure: Callable[..., Result], *arguments: object) -> Result:
         folder = self.out / name
         running = {"out": folder, "workers": self.workers, "progress": False}
-        with _under_way(f"{self.out.name}: {name}"):
+        with _phase(f"{self.out.name}: {name}"):
             try:
-                return measure(self.model, *given, **running, resume=self.resume)
+                return measure(self.model, *arguments, **running, resume=self.resume)
             except RunMismatch:
                 print_status(f"{folder} was measured by another version; measuring it again")
-                return measure(self.model, *given, **running, resume=False)
+                return measure(self.model, *arguments, **running, resume=False)

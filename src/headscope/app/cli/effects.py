@@ -1,4 +1,4 @@
-"""`headscope effects`: what each head does to a prediction, or to the loss of a corpus."""
+"""`headscope effects`: ablate each head; measure a prediction, or the loss of a corpus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
 
@@ -22,13 +21,14 @@ def effects(
     text: Annotated[
         list[str] | None, typer.Argument(help="A text; several of one kind for intervals.")
     ] = None,
-    model: options.ModelName = "smollm2",
-    device: options.Device = None,
+    model: options.ModelOption = "smollm2",
+    device: options.DeviceOption = None,
     target: Annotated[
-        str | None, typer.Option(help="A token or label; by default the likeliest.")
+        str | None, typer.Option(help="A token or label; by default the top prediction.")
     ] = None,
     foil: Annotated[
-        str | None, typer.Option(help="What to compare with; by default the likeliest other one.")
+        str | None,
+        typer.Option(help="Token or label to compare with; by default the next prediction."),
     ] = None,
     position: Annotated[int, typer.Option(help="Of the prediction; -1 is the last.")] = -1,
     measure: Annotated[
@@ -36,26 +36,26 @@ def effects(
     ] = "logit",
     method: Annotated[
         Literal["exact", "gradient"],
-        typer.Option(help="Run every head, or those that a quick estimate ranks first."),
+        typer.Option(help="Ablate every head, or those with the largest gradient estimate."),
     ] = "exact",
     corpus: Annotated[
         str | None,
         typer.Option(help="Instead of a text: effects on the loss of a file, or of 'demo'."),
     ] = None,
-    sample: options.Sample = None,
-    seed: options.Seed = 0,
-    max_tokens: options.MaxTokens = 128,
+    sample: options.SampleOption = None,
+    seed: options.SeedOption = 0,
+    max_tokens: options.MaxTokensOption = 128,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="With --corpus: a file that report, card and map read."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many heads to print.")] = 10,
 ) -> CommandResult:
-    """Show what each head does to a prediction: the number without the head − with it.
+    """Ablate each head and show the change: the number without the head − with it.
 
-    Below 0 a head speaks for the target, above 0 against it. What one text shows is about that
-    text: give several of one kind for a mean with an interval. With --corpus the number is the
-    loss: above 0 the model needs the head.
+    Below 0 a head increases the logit difference, above 0 it decreases it. One text describes
+    only that text: give several of one kind for a mean with an interval. With --corpus the number
+    is the loss: above 0 the model needs the head.
     """
     import headscope as hs
     from headscope.causal.ablation import rank
@@ -63,12 +63,12 @@ def effects(
     from headscope.results.effect_data import result_of_effects
 
     if (corpus is None) == (not text):
-        raise InputError("Give a text, or --corpus: one of the two.")
+        raise InputError("Give either a text or --corpus.")
     loaded = load_model(model, device)
     if corpus is not None:
         if target is not None or foil is not None:
-            raise InputError("--target and --foil are about a text; --corpus is about the loss.")
-        documents = open_corpus(corpus, sample=sample, seed=seed)
+            raise InputError("--target and --foil need a text; --corpus measures the loss.")
+        documents = options.open_corpus(corpus, sample=sample, seed=seed)
         array = hs.effects(
             loaded, documents, max_tokens=max_tokens, seed=seed, progress=settings.progress
         )
@@ -76,9 +76,9 @@ def effects(
             result_of_effects(array).save(out)
         return _answer(array, top, {"corpus": documents.name, "result": str(out or "")})
     if out is not None:
-        raise InputError("--out is for --corpus: what one text shows is about that text.")
+        raise InputError("--out needs --corpus: effects in one text describe only that text.")
     assert text is not None
-    ask = partial(
+    measure_effects = partial(
         hs.effects,
         loaded,
         text[0] if len(text) == 1 else text,
@@ -88,55 +88,59 @@ def effects(
         measure=measure,
         progress=settings.progress,
     )
-    array = ask(method=method)
+    array = measure_effects(method=method)
     if method == "exact":
         return _answer(array, top, {"texts": text})
-    exact = ask(heads=[(layer, head) for layer, head, _ in rank(array, top)])
+    exact = measure_effects(heads=[(layer, head) for layer, head, _ in rank(array, top)])
     return _answer(exact, top, {"texts": text}, estimates=array)
 
 
 def _answer(
     array: xr.DataArray,
     top: int,
-    given: dict[str, object],
+    inputs: dict[str, object],
     estimates: xr.DataArray | None = None,
 ) -> CommandResult:
-    """The heads with the largest effects, as data and as lines.
+    """Return the heads with the largest effects.
 
     Args:
         array: exact effects.
-        top: how many heads are shown.
-        given: what was asked, for the data.
-        estimates: by which the shown heads were chosen, where it was not by exact effects.
+        top: number of heads.
+        inputs: text or corpus, for the data.
+        estimates: gradient estimates that chose the heads; None if exact effects did.
     """
     from headscope.causal.ablation import rank
+    from headscope.results.effect_data import COSINE_DISTANCE
 
-    about = array.attrs
+    attributes = array.attrs
     rows, lines = [], []
     for layer, head, value in rank(array, top):
         row: dict[str, object] = {"head": f"L{layer} H{head}", "effect": value}
         line = f"  {row['head']:<8} {value:+.3f}"
-        at = array.sel(layer=layer, head=head)
+        values = array.sel(layer=layer, head=head)
         if "low" in array.coords:
-            low, high = (float(at[bound]) for bound in ("low", "high"))
-            known = math.isfinite(low) and math.isfinite(high)
-            row |= {"low": low, "high": high} if known else {"low": None, "high": None}
-            line += f"  [{low:+.3f}, {high:+.3f}]" if known else ""
+            low, high = (float(values[bound]) for bound in ("low", "high"))
+            is_finite = math.isfinite(low) and math.isfinite(high)
+            row |= {"low": low, "high": high} if is_finite else {"low": None, "high": None}
+            line += f"  [{low:+.3f}, {high:+.3f}]" if is_finite else ""
         if estimates is not None:
             row["estimate"] = float(estimates.sel(layer=layer, head=head))
             line += f"  (estimate {row['estimate']:+.3f})"
         rows.append(row)
         lines.append(line)
     how = "exact" if estimates is None else "exact for the heads that the gradient ranks first"
-    now = "" if about["measure"] == "turn" else f" = {about['with']:.3f}"
-    first = f"{about['model']}: {about['number']}{now} ({how}, in {about['units']})"
-    last = about.get("holds", f"mean over {about['texts']} texts")
+    is_distance = attributes["measure"] == COSINE_DISTANCE
+    before = "" if is_distance else f" = {attributes['with']:.3f}"
+    first = (
+        f"{attributes['model']}: {attributes['number']}{before} ({how}, in {attributes['units']})"
+    )
+    last = attributes.get("holds", f"mean over {attributes['texts']} texts")
     if rows and rows[0].get("low", 0.0) is None:
         last += ": too few for an interval"
     lines = [first, *lines, f"  {last}"]
-    if given.get("result"):
-        lines.append(f"  result   {given['result']}")
+    if inputs.get("result"):
+        lines.append(f"  result   {inputs['result']}")
     method = "exact" if estimates is None else "gradient"
-    data = {"model": about["model"], **given, "number": about["number"],
-            "with": about["with"], "method": method, "heads": rows}  # fmt: skip
+    data = {"model": attributes["model"], **inputs, "number": attributes["number"],
+            "with": attributes["with"], "method": method, "heads": rows}  # fmt: skip
     return CommandResult(data, "\n".join(lines))

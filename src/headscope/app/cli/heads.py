@@ -1,4 +1,4 @@
-"""`headscope map` and `headscope card`: all heads on one page, and everything about one head."""
+"""`headscope map` and `headscope card`: map all heads, and describe one head."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_LISTED = 6
 
 
 class _Cluster(TypedDict):
-    """How many heads a cluster has, in all and in each layer."""
+    """Size of a cluster, in all and by layer."""
 
     size: int
     layers: dict[int, int]
 
 
 def map_heads(
-    runs: options.Runs,
+    runs: options.RunsOption,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write. [default: RUN/heads]")
     ] = None,
@@ -38,23 +38,19 @@ def map_heads(
         typer.Option(help="An explorer page of the same model, which heads then link to."),
     ] = None,
     starts: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="How often to compute the map, each time from another start; the best is kept.",
-        ),
+        int, typer.Option(min=1, help="Number of random starts of the map; the best is kept.")
     ] = 8,
-    seed: options.Seed = 0,
+    seed: options.SeedOption = 0,
     over: Annotated[
         Literal["attention", "norm"] | None,
-        typer.Option(help="Of runs over attention and over norms, which one to map."),
+        typer.Option(help="Run to map, if there are runs over attention and over norms."),
     ] = None,
 ) -> CommandResult:
-    """Map all heads of a model: heads that attend alike are near, each with a name and a cluster.
+    """Map all heads of a model: near heads attend alike. Each has a role and a cluster.
 
     Exactly one run must have js, and it needs the surface metrics too (analyze --metrics all,js).
-    Runs of probes help to name heads, and with a run of effects (effects --corpus) heads that
-    matter are larger; all runs add to what the page says about a head.
+    Runs of probes add roles. Runs of effects (effects --corpus) set the size of heads. The page
+    shows the numbers of all runs.
     """
     import headscope as hs
     from headscope.errors import InputError
@@ -63,9 +59,9 @@ def map_heads(
     results = open_results(runs)
     with_js = [result for result in results if "js" in result and over in (None, result.over)]
     if len(with_js) != 1:
-        which = "" if over is None else f" over {over}"
+        suffix = "" if over is None else f" over {over}"
         raise InputError(
-            f"{len(with_js)} of these {len(results)} runs have js{which}, the divergence of all "
+            f"{len(with_js)} of these {len(results)} runs have js{suffix}, the divergence of all "
             "pairs of heads; a map needs exactly one. Measure it: headscope analyze CORPUS -o RUN "
             "--metrics all,js. Of one over attention and one over norms, choose with --over."
         )
@@ -101,30 +97,30 @@ def map_heads(
 
 
 def card(
-    runs: options.Runs,
+    runs: options.RunsOption,
     layer: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
     head: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
 ) -> CommandResult:
-    """Show everything that was measured about one head. Give all runs of its model."""
+    """Show all measurements of one head. Give all runs of its model."""
     first, *others = open_results(runs)
-    about = first.card(layer, head, *others)
+    description = first.card(layer, head, *others)
     data = {
-        "model": about.model,
-        "layer": about.layer,
-        "head": about.head,
-        "summary": about.summary,
+        "model": description.model,
+        "layer": description.layer,
+        "head": description.head,
+        "summary": description.summary,
         "evidence": {
             topic: [{"what": row.what, "value": row.value, "rank": row.rank} for row in rows]
-            for topic, rows in about.evidence
+            for topic, rows in description.evidence
         },
-        "nearest": [{"layer": a, "head": b, "js": js} for a, b, js in about.nearest],
-        "exemplars": list(about.exemplars),
+        "nearest": [{"layer": a, "head": b, "js": js} for a, b, js in description.nearest],
+        "exemplars": list(description.exemplars),
     }
-    return CommandResult(data, str(about))
+    return CommandResult(data, str(description))
 
 
 def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
-    """Draw those of Clark et al.'s figures for which the runs have the numbers."""
+    """Draw Clark et al.'s figures whose variables the runs have."""
     from headscope.figures.papers import FIGURES
     from headscope.figures.style import save_figure
 
@@ -150,7 +146,6 @@ def _heads_by_role(heads: HeadMap) -> dict[str, list[str]]:
 
 
 def _clusters(heads: HeadMap) -> list[_Cluster]:
-    """The clusters, in the order of their numbers."""
     clusters: dict[int, Counter[int]] = {}
     numbers, layers = (heads.data[name].values.tolist() for name in ("cluster", "layer"))
     for number, layer in zip(numbers, layers, strict=True):

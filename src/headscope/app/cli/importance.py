@@ -1,7 +1,4 @@
-"""`headscope importance`: how much the loss depends on attention to each class of keys.
-
-`headscope check-importance`: do gradients predict what removing attention does?
-"""
+"""`headscope importance` and `headscope check-importance`: gradients of the loss."""
 
 from __future__ import annotations
 
@@ -10,25 +7,24 @@ from typing import Annotated
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
 
 
 def importance(
-    corpus: options.CorpusName,
-    out: options.Out,
+    corpus: options.CorpusOption,
+    out: options.OutOption,
     *,
-    model: options.ModelName = "smollm2",
-    device: options.Device = None,
-    unit: options.UnitName = "sentence",
-    segments: options.Segments = True,
-    max_tokens: options.MaxTokens = 128,
-    sample: options.Sample = None,
-    seed: options.Seed = 0,
-    running: options.Running,
+    model: options.ModelOption = "smollm2",
+    device: options.DeviceOption = None,
+    unit: options.UnitOption = "sentence",
+    segments: options.SegmentsOption = True,
+    max_tokens: options.MaxTokensOption = 128,
+    sample: options.SampleOption = None,
+    seed: options.SeedOption = 0,
+    engine: options.EngineOptions,
 ) -> CommandResult:
-    """Measure how much the loss depends on attention to each class of keys (gradients).
+    """Measure the mean gradient of the loss for attention to each class of keys.
 
     The model needs its language-model head: smollm2 has one, minilm does not.
     """
@@ -39,11 +35,13 @@ def importance(
     loaded = load_model(model, device)
     if segments:
         unit = "document"
-    documents = open_corpus(corpus, unit=unit, sample=sample, seed=seed, on_error=running.on_error)
+    documents = options.open_corpus(
+        corpus, unit=unit, sample=sample, seed=seed, on_error=engine.on_error
+    )
     if segments:
         documents = hs.cut_segments(loaded, documents, max_tokens)
     result = hs.importance(
-        loaded, documents, seed=seed, **running.options(out=out, max_tokens=max_tokens)
+        loaded, documents, seed=seed, **engine.options(out=out, max_tokens=max_tokens)
     )
     figure = save_figure(result.figure("clark-3"), out / "clark-3.png")
     values = result["importance"].mean(("layer", "head"))
@@ -51,40 +49,40 @@ def importance(
         str(name): float(value)
         for name, value in zip(values["gradient_class"].values, values.values, strict=True)
     }
-    answer = {
+    data = {
         "model": result.model,
         "documents": result.provenance["counts"]["documents"],
         "result": str(out / RESULT_FILE),
         "figure": str(figure),
         "means": means,
     }
-    lines = [f"{result.model}: mean |∂L/∂a| over {answer['documents']} documents, by class of keys"]
+    lines = [f"{result.model}: mean |∂L/∂a| over {data['documents']} documents, by class of keys"]
     lines += [f"  {name:<14} {value:.2e}" for name, value in means.items()]
-    lines += [f"  result         {answer['result']}", f"  figure         {figure}"]
-    return CommandResult(answer, "\n".join(lines))
+    lines += [f"  result         {data['result']}", f"  figure         {figure}"]
+    return CommandResult(data, "\n".join(lines))
 
 
 AGREEMENT = ("r", "rho", "r_importance", "rho_importance", "error")
-"""What says how well gradients foretell the rise; each has an interval beside it."""
+"""Statistics of the gradient's predictions, each with an interval."""
 
 
 def check_importance(
-    corpus: options.CorpusName,
-    out: options.Out,
-    model: options.ModelName = "smollm2",
-    device: options.Device = None,
+    corpus: options.CorpusOption,
+    out: options.OutOption,
+    model: options.ModelOption = "smollm2",
+    device: options.DeviceOption = None,
     sample: Annotated[int, typer.Option(min=2, help="Draw this many segments.")] = 10,
     heads: Annotated[int, typer.Option(min=1, help="Draw this many heads of each layer.")] = 2,
-    max_tokens: options.MaxTokens = 64,
+    max_tokens: options.MaxTokensOption = 64,
     renormalized: Annotated[
-        bool, typer.Option(help="Scale up the rest of each row so that the row keeps its sum.")
+        bool, typer.Option(help="Rescale the remaining weights so that each row keeps its sum.")
     ] = False,
-    seed: options.Seed = 0,
-    on_error: options.OnError = "raise",
+    seed: options.SeedOption = 0,
+    on_error: options.OnErrorOption = "raise",
 ) -> CommandResult:
-    """Remove attention, one head and one class of keys at a time, and measure how the loss rises.
+    """Compare gradients with the measured rise of the loss after removing attention.
 
-    Prints how the rises correlate over heads with what the gradients predicted.
+    Attention of one head to one class of keys is removed at a time. Prints correlations over heads.
     """
     import headscope as hs
     from headscope.atomic import atomic_path
@@ -93,7 +91,7 @@ def check_importance(
 
     loaded = load_model(model, device)
     loaded.require_objective("Gradient importance")
-    documents = open_corpus(corpus, unit="document", on_error=on_error)
+    documents = options.open_corpus(corpus, unit="document", on_error=on_error)
     checked = hs.check_importance(
         loaded,
         hs.cut_segments(loaded, documents, max_tokens).sample(sample, seed),
@@ -107,35 +105,35 @@ def check_importance(
     with atomic_path(data) as temporary:
         checked.to_netcdf(temporary, engine="h5netcdf")
     save_figure(removal_figure(checked), figure)
-    about = dict(checked.attrs)
+    attributes = dict(checked.attrs)
     lines = [
-        f"{about['model']}: {about['heads']} heads, {about['documents']} segments of "
-        f"{about['texts']} texts, {about['tokens']:,} predicted tokens, loss "
+        f"{attributes['model']}: {attributes['heads']} heads, {attributes['documents']} segments "
+        f"of {attributes['texts']} texts, {attributes['tokens']:,} predicted tokens, loss "
         f"{float(checked['loss']):.2f} nats",
         "  removed      share   estimate and rise of the loss      |∂L/∂a| and |rise|",
         "                       r                  ρ                  ρ                  error",
     ]
     rows = []
-    for name in map(str, checked["key_class"].values):
+    for key_class in map(str, checked["key_class"].values):
         for level in map(float, checked["level"].values):
-            at = checked.sel(key_class=name, level=level)
+            values = checked.sel(key_class=key_class, level=level)
             numbers = {
-                what: [float(at[what]), *at[f"{what}_interval"].values.tolist()]
-                for what in AGREEMENT
+                name: [float(values[name]), *values[f"{name}_interval"].values.tolist()]
+                for name in AGREEMENT
             }
-            rows.append({"class": name, "level": level, **numbers})
-            shown = "  ".join(
+            rows.append({"class": key_class, "level": level, **numbers})
+            text = "  ".join(
                 f"{value:5.2f} ({low:5.2f} {high:5.2f})"
-                for what, (value, low, high) in numbers.items()
-                if what != "r_importance"
+                for name, (value, low, high) in numbers.items()
+                if name != "r_importance"
             )
-            lines.append(f"  {name:<12} {level:>5.0%}   {shown}")
+            lines.append(f"  {key_class:<12} {level:>5.0%}   {text}")
     lines += [f"  data         {data}", f"  figure       {figure}"]
-    answer = {
-        **{name: getattr(value, "item", lambda v=value: v)() for name, value in about.items()},
+    result = {
+        **{name: getattr(value, "item", lambda v=value: v)() for name, value in attributes.items()},
         "loss": float(checked["loss"]),
         "agreement": rows,
         "data": str(data),
         "figure": str(figure),
     }
-    return CommandResult(answer, "\n".join(lines))
+    return CommandResult(result, "\n".join(lines))

@@ -1,8 +1,7 @@
-"""The command line: thin verbs over the library.
+"""Command line: thin commands over the library.
 
-Answers go to stdout; progress, warnings and errors go to stderr. A user's mistake gives one line
-and exit code 2; if the mistake is in the options, the line names the help to read. `--debug` shows
-the traceback. A verb imports heavy libraries only when it runs.
+Results go to stdout; progress, warnings and errors go to stderr. A user's mistake gives one line
+and exit code 2. `--debug` shows the traceback. Commands import heavy libraries only when they run.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"headscope {__version__}")
         raise typer.Exit
 
@@ -79,8 +78,9 @@ register(probe, combined, example="probe combined train.conllu dev.conllu -o pro
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 for an answer, 2 for bad input, 1 for a failure, 130 and
-    143 if it was stopped by Ctrl-C or SIGTERM.
+    """Run the command line and exit.
+
+    Exit codes: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM.
     """
     warnings.showwarning = _show_warning
     try:
@@ -99,11 +99,11 @@ def main(arguments: list[str] | None = None) -> None:
         if settings.debug:
             raise
         typer.echo(f"headscope: {error}", err=True)
-        # A path that cannot be read or written is the user's mistake; a full disk is a failure.
+        # A path that cannot be read or written is the user's mistake. A full disk is a failure.
         is_mistake = isinstance(error, HeadscopeError) or error.filename is not None
         sys.exit(2 if is_mistake else 1)
     except Exception as error:
-        # click's own complaints about options and arguments
+        # click's errors about options and arguments
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             _complain(error)
             sys.exit(error.exit_code)
@@ -118,14 +118,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _complain(error: Any) -> None:
-    """Print one line about a wrong option; the whole help if the user gave no argument."""
+    """Print one line about a wrong option, or the whole help if there are no arguments."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
     context = getattr(error, "ctx", None)
-    verb = "headscope" if context is None else context.command_path
+    command = "headscope" if context is None else context.command_path
     message = " ".join(error.format_message().split())
-    typer.echo(f"headscope: {message} (see {verb} --help)", err=True)
+    typer.echo(f"headscope: {message} (see {command} --help)", err=True)
 
 
 def _show_warning(message: object, category: type[Warning], *_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""`headscope models`: the packaged models, and facts about one model."""
+"""`headscope models`: list the packaged models, or describe one model."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ def models(
     name: Annotated[
         str | None, typer.Argument(help="A packaged model, folder or hub id to describe.")
     ] = None,
-    device: options.Device = None,
+    device: options.DeviceOption = None,
 ) -> CommandResult:
     """List the packaged models, or describe one model and how the tap reads it."""
     return list_models() if name is None else describe_model(name, device)
 
 
 def load_model(name: str, device: str | None) -> Model:
-    """The model that a verb was given; of pickled weights only if the user allowed them."""
+    """Load a model; pickled weights only with `--allow-pickle`."""
     import headscope as hs
     from headscope.run.progress import phase
 
     with phase("importing libraries", settings.progress):
         load = hs.load
-    with phase(f"loading {name}", settings.progress), importing():  # the model's own code
+    with phase(f"loading {name}", settings.progress), importing():  # the model's module
         model = load(name, device=device, allow_pickle=settings.allow_pickle)
-    gc.freeze()  # libraries stay to the end: nobody needs to look through them again
+    gc.freeze()  # imported libraries live until exit: the collector need not scan them
     return model
 
 
 def list_models() -> CommandResult:
-    """What there is to know about each packaged model."""
+    """Return the facts about each packaged model."""
     from headscope.model.packaged.pinned import PACKAGED
 
     answer = [
@@ -68,7 +68,7 @@ def list_models() -> CommandResult:
 
 
 def describe_model(name: str, device: str | None) -> CommandResult:
-    """What is known about one model, once it is loaded and has passed its self-check."""
+    """Return the facts about one model, after its self-check."""
     info = load_model(name, device).info
     grouped = info.n_groups is not None and info.n_groups < info.n_heads
     rows = {

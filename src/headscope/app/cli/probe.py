@@ -1,7 +1,4 @@
-"""`headscope probe …`: heads as classifiers of dependencies and coreference, and their bias.
-
-`headscope probe combined`: probes trained on the attention of all heads.
-"""
+"""`headscope probe …`: heads as classifiers, and probes trained on all heads."""
 
 from __future__ import annotations
 
@@ -11,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.analyze import open_corpus
 from headscope.app.cli.command import CommandResult, settings
 from headscope.app.cli.models import load_model
-from headscope.app.cli.shared_options import open_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,42 +20,33 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-By = Annotated[str | None, typer.Option(help="Also score each group of documents: genre.")]
-Figures = Annotated[
+FiguresOption = Annotated[
     bool, typer.Option(help="Draw the table, and example sentences of the best heads.")
 ]
 
 
 def dependencies(
-    corpus: options.CorpusName,
-    out: options.Out,
+    corpus: options.CorpusOption,
+    out: options.OutOption,
     *,
-    model: options.ModelName = "minilm",
-    device: options.Device = None,
-    min_cases: Annotated[
-        int, typer.Option(min=1, help="Leave out relations with fewer words.")
-    ] = 100,
+    min_cases: Annotated[int, typer.Option(min=1, help="Omit relations with fewer words.")] = 100,
     punctuation: Annotated[bool, typer.Option(help="Count punctuation too.")] = True,
     possessive: Annotated[
         Literal["auto", "yes", "no"],
         typer.Option(
-            help="Let 's attend for the word before it (auto: if relations are Stanford's)."
+            help="Use the attention of 's for the word before it (auto: with Stanford relations)."
         ),
     ] = "auto",
     fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
-    sample: options.Sample = None,
-    seed: options.Seed = 0,
-    by: By = None,
-    over: options.Over = "attention",
-    running: options.Running,
-    figures: Figures = True,
+    run: options.CorpusRunOptions,
+    figures: FiguresOption = True,
 ) -> CommandResult:
     """Find the best head for every dependency relation (Clark et al. 2019, Table 1)."""
     import headscope as hs
     from headscope.run.progress import phase
 
-    loaded = load_model(model, device)
-    documents = open_corpus(corpus, sample=sample, seed=seed, on_error=running.on_error)
+    loaded = run.load_model()
+    documents = run.open_corpus(corpus)
     rules: dict[str, Literal["auto", True, False]] = {"auto": "auto", "yes": True, "no": False}
     result = hs.probe_dependencies(
         loaded,
@@ -69,7 +55,7 @@ def dependencies(
         punctuation=punctuation,
         possessive=rules[possessive],
         fold_subtypes=fold_subtypes,
-        **running.options(out=out, by=by, over=over),
+        **run.options(out=out),
     )
     if not figures:
         return _answer(result, out, [])
@@ -80,13 +66,11 @@ def dependencies(
 
 
 def coreference(
-    corpus: options.CorpusName,
-    out: options.Out,
+    corpus: options.CorpusOption,
+    out: options.OutOption,
     *,
-    model: options.ModelName = "minilm",
-    device: options.Device = None,
     brackets: Annotated[
-        Path | None, typer.Option(help="A file of the same documents to take mentions from.")
+        Path | None, typer.Option(help="A file of the same documents with the mentions.")
     ] = None,
     max_tokens: Annotated[
         int, typer.Option(min=0, help="Cut longer documents; 0 for as long as the model reads.")
@@ -95,30 +79,27 @@ def coreference(
         Literal["mentions", "words"],
         typer.Option(help="Choose among the head words of earlier mentions, or any word."),
     ] = "mentions",
-    sample: options.Sample = None,
-    seed: options.Seed = 0,
-    by: By = None,
-    over: options.Over = "attention",
-    running: options.Running,
-    figures: Figures = True,
+    run: options.CorpusRunOptions,
+    figures: FiguresOption = True,
 ) -> CommandResult:
     """Find the best head for antecedents of mentions (Clark et al. 2019, Table 2)."""
     import headscope as hs
 
-    on_error = running.on_error
     if brackets is None:
-        documents = open_corpus(
-            corpus, unit="document", sample=sample, seed=seed, on_error=on_error
-        )
+        documents = run.open_corpus(corpus, "document")
     else:
         documents = hs.read(
-            corpus, coreference=brackets, sample=sample, seed=seed, on_error=on_error
+            corpus,
+            coreference=brackets,
+            sample=run.sample,
+            seed=run.seed,
+            on_error=run.on_error,
         )
     result = hs.probe_coreference(
-        load_model(model, device),
+        run.load_model(),
         documents,
         candidates=candidates,
-        **running.options(out=out, by=by, over=over, max_tokens=max_tokens or None),
+        **run.options(out=out, max_tokens=max_tokens or None),
     )
     return _answer(result, out, _figures(result, out) if figures else [])
 
@@ -126,29 +107,29 @@ def coreference(
 def bias(
     pro: Annotated[Path, typer.Argument(help="Sentences that fit the stereotype.")],
     anti: Annotated[Path, typer.Argument(help="The same sentences with the other pronoun.")],
-    out: options.Out,
+    out: options.OutOption,
     *,
-    model: options.ModelName = "minilm",
-    device: options.Device = None,
+    model: options.ModelOption = "minilm",
+    device: options.DeviceOption = None,
     heads: Annotated[
         Path | None,
-        typer.Option(help="A run of `probe coreference` whose best heads to show."),
+        typer.Option(help="A run of `probe coreference`: shows its best heads."),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many heads to show.")] = 5,
-    over: options.Over = "attention",
-    running: options.Running,
+    over: options.OverOption = "attention",
+    engine: options.EngineOptions,
 ) -> CommandResult:
-    """See whether coreference heads follow gender stereotypes (WinoBias)."""
+    """Compare heads on pro- and anti-stereotypical pronouns (WinoBias)."""
     import headscope as hs
     from headscope.probes.tables import bias_table
     from headscope.results.files import RESULT_FILE
 
-    chosen = None if heads is None else open_results([heads])[0]
+    chosen = None if heads is None else options.open_results([heads])[0]
     result = hs.probe_bias(
         load_model(model, device),
-        hs.read(pro, on_error=running.on_error),
-        hs.read(anti, on_error=running.on_error),
-        **running.options(out=out, over=over),
+        hs.read(pro, on_error=engine.on_error),
+        hs.read(anti, on_error=engine.on_error),
+        **engine.options(out=out, over=over),
     )
     table = bias_table(result, chosen, n=n)
     table.to_csv(out / "table.csv")
@@ -158,7 +139,7 @@ def bias(
         "table": str(out / "table.csv"),
         "pronouns": table.pairs,
         "heads": [_plain(record) for record in table.records()],
-        "honest": _plain(dict(zip(("pro", "anti"), table.crossfit_accuracy, strict=True))),
+        "crossfit": _plain(dict(zip(("pro", "anti"), table.crossfit_accuracy, strict=True))),
     }
     return CommandResult(data, f"{table}\n\nresult {data['result']}, table {data['table']}")
 
@@ -183,7 +164,7 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> CommandResult:
 
 
 def _plain(record: Mapping[str, object]) -> dict[str, object]:
-    """The record as JSON can hold it: None in place of NaN."""
+    """Replace NaN by None, for JSON."""
     return {name: None if value != value else value for name, value in record.items()}
 
 
@@ -210,23 +191,22 @@ def _examples(result: Result, model: Model, corpus: Corpus, out: Path) -> list[P
     return drawn
 
 
-CONTROL = "control"
-KINDS: dict[str, Kind] = {
-    CONTROL: "attention+words",
+RANDOM_WEIGHTS = "control"
+SCORER_KINDS: dict[str, Kind] = {
+    RANDOM_WEIGHTS: "attention+words",
     "distance+words": "distance+words",
     "attention": "attention",
     "attention+words": "attention+words",
 }
-"""What a probe of each name reads, in the order of the paper: the lowest score first."""
-TITLES = {CONTROL: "random weights + words"}
+"""Inputs of each kind of probe, in the paper's order: lowest score first."""
 
 
 def combined(
     train: Annotated[str, typer.Argument(help="A treebank to learn from (CoNLL-U, …).")],
     dev: Annotated[str, typer.Argument(help="A treebank to score on.")],
-    out: options.Out,
-    model: options.ModelName = "minilm",
-    device: options.Device = None,
+    out: options.OutOption,
+    model: options.ModelOption = "minilm",
+    device: options.DeviceOption = None,
     kinds: Annotated[
         str,
         typer.Option(
@@ -237,39 +217,33 @@ def combined(
     vectors: Annotated[
         str | None, typer.Option(help="A file of word vectors; by default GloVe.")
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="How many times to go through the training data.")
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many sentences to learn from.")
-    ] = None,
-    dev_sample: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many sentences to score on.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of draws, batches and random weights.")] = 0,
-    over: options.Over = "attention",
-    max_tokens: options.MaxTokens = 512,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Training epochs.")] = None,
+    sample: options.SampleOption = None,
+    dev_sample: options.SampleOption = None,
+    seed: options.SeedOption = 0,
+    over: options.OverOption = "attention",
+    max_tokens: options.MaxTokensOption = 512,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder to keep attention in; by default the user's cache.")
+        Path | None, typer.Option(help="Folder for the attention; by default the user's cache.")
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Keep no attention: run the model every epoch.")
+        bool, typer.Option("--stream", help="Run the model in every epoch, without a cache.")
     ] = False,
-    on_error: options.OnError = "raise",
+    on_error: options.OnErrorOption = "raise",
 ) -> CommandResult:
-    """Train probes that find each word's parent from all heads (Clark et al. 2019, Table 3)."""
+    """Train probes that predict each word's parent from all heads (Clark et al. 2019, Table 3)."""
     import headscope as hs
     from headscope.figures.style import save_figure
     from headscope.probes.word_vectors import load_vectors
 
-    chosen = _chosen(kinds)
+    chosen = _chosen_kinds(kinds)
     loaded = load_model(model, device)
     learned, scored = (
         hs.read(name, unit="sentence", sample=n, seed=seed, on_error=on_error)
         for name, n in ((train, sample), (dev, dev_sample))
     )
     words = None if chosen == ["attention"] else load_vectors(vectors)
-    where = False if stream else True if cache is None else cache
+    store = False if stream else True if cache is None else cache
     probes: dict[str, Probe] = {}
     files: dict[str, str] = {}
     for name in chosen:
@@ -277,14 +251,14 @@ def combined(
             loaded,
             learned,
             scored,
-            KINDS[name],
+            SCORER_KINDS[name],
             seed=seed,
             vectors=words,
-            control=name == CONTROL,
+            control=name == RANDOM_WEIGHTS,
             epochs=epochs,
             over=over,
             max_tokens=max_tokens,
-            cache=where,
+            cache=store,
             progress=settings.progress,
         )
         path = out / f"probe-{name.replace('+', '-')}.nc"
@@ -297,14 +271,14 @@ def combined(
     return CommandResult(answer, _table(loaded.name, probes) + f"\n  probes and figures: {out}")
 
 
-def _chosen(kinds: str) -> list[str]:
+def _chosen_kinds(kinds: str) -> list[str]:
     from headscope.errors import UnknownName
 
-    names = list(KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
+    names = list(SCORER_KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
     for name in names:
-        if name not in KINDS:
-            raise UnknownName.of("kind of probe", name, KINDS)
-    return [name for name in KINDS if name in names]
+        if name not in SCORER_KINDS:
+            raise UnknownName.of("kind of probe", name, SCORER_KINDS)
+    return [name for name in SCORER_KINDS if name in names]
 
 
 def _row(probe: Probe) -> dict[str, float | list[float]]:
@@ -328,12 +302,13 @@ def _baseline(probe: Probe) -> dict[str, float]:
 
 
 def _table(model: str, probes: dict[str, Probe]) -> str:
-    """Clark et al.'s Table 3 as text, in the order of the paper."""
+    """Return Clark et al.'s Table 3 as text, in the paper's order."""
     first = next(iter(probes.values()))
-    about, words = first.provenance, first.scores["words"].values
+    provenance, words = first.provenance, first.scores["words"].values
     lines = [
-        f"{model}: parents found (UAS, %) for {words[0]:,} words of {about['dev']['sentences']:,} "
-        f"sentences, after {about['train']['sentences']:,} sentences",
+        f"{model}: parents found (UAS, %) for {words[0]:,} words of "
+        f"{provenance['dev']['sentences']:,} sentences, "
+        f"after {provenance['train']['sentences']:,} sentences",
         f"  {'':<24} {'greedy':>6}  {'95 % interval':<13}  {'tree':>5}  "
         "with punctuation: greedy  tree",
     ]
@@ -347,7 +322,8 @@ def _table(model: str, probes: dict[str, Probe]) -> str:
         uas = 100 * probe.scores["uas"].transpose("decoding", "punctuation").values
         low, high = (100 * bound for bound in probe.uas_interval)
         lines.append(
-            f"  {TITLES.get(name, name):<24} {uas[0, 0]:6.1f}  {f'{low:.1f}–{high:.1f}':<13}  "
+            f"  {name if name != RANDOM_WEIGHTS else 'random weights + words':<24} "
+            f"{uas[0, 0]:6.1f}  {f'{low:.1f}–{high:.1f}':<13}  "
             f"{uas[1, 0]:5.1f}  {uas[0, 1]:24.1f} {uas[1, 1]:5.1f}"
         )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`headscope report`: results as one page that reads like a paper."""
+"""`headscope report`: write results as one HTML page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headscope.app.cli.shared_options import find_runs
 
 
 def report(
-    runs: options.Runs,
-    out: options.Out = Path("report.html"),
+    runs: options.RunsOption,
+    out: options.OutOption = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     page: Annotated[
         list[str] | None,
@@ -30,14 +30,14 @@ def report(
     from headscope.run.progress import phase
 
     pages = {}
-    for given in page or ():
-        model, sign, path = given.partition("=")
+    for argument in page or ():
+        model, sign, path = argument.partition("=")
         if not (model and sign and path):
-            raise InputError(f"--page is {given!r}, expected MODEL=PATH, as in minilm=minilm.html.")
+            raise InputError(f"--page is {argument!r}, expected MODEL=PATH, as in minilm=a.html.")
         pages[model] = path
     with phase("importing libraries", settings.progress):
         write = hs.report
     with phase(f"writing {out}", settings.progress):
-        written = write(find_runs(runs), out, title=title, pages=pages)
-    size = written.stat().st_size
-    return CommandResult({"report": str(written), "bytes": size}, str(written))
+        file = write(find_runs(runs), out, title=title, pages=pages)
+    size = file.stat().st_size
+    return CommandResult({"report": str(file), "bytes": size}, str(file))

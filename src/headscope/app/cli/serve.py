@@ -1,4 +1,4 @@
-"""`headscope serve`: type a text in the browser, change heads, and see what comes of it."""
+"""`headscope serve`: type a text in the browser, edit heads, and see the new prediction."""
 
 from __future__ import annotations
 
@@ -27,25 +27,20 @@ def serve(
     text: Annotated[str, typer.Option(help="The text to show first.")] = "",
     pair: Annotated[str, typer.Option(help="A second text beside it.")] = "",
     compare: Annotated[str, typer.Option(help="Another text to compare it with.")] = "",
-    evidence: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of a corpus run of one of the models; may be given again."),
-    ] = None,
-    device: options.Device = None,
+    evidence: options.EvidenceOption = None,
+    device: options.DeviceOption = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any.")
     ] = 8765,
     max_tokens: Annotated[int, typer.Option(min=2, help="Longest text, in tokens.")] = 512,
-    seconds: Annotated[float, typer.Option(min=1, help="Longest that one request runs.")] = 60,
-    token: Annotated[
-        bool, typer.Option(help="Ask readers for the token in the printed address.")
-    ] = True,
+    seconds: Annotated[float, typer.Option(min=1, help="Time limit of one request.")] = 60,
+    token: Annotated[bool, typer.Option(help="Require the token in the printed address.")] = True,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = False,
 ) -> CommandResult:
-    """Serve the lab: type a text, switch heads off, and see what changes. Ctrl-C stops."""
+    """Serve the lab: type a text, ablate heads, and see the new prediction. Ctrl-C stops."""
     import webbrowser
 
     from headscope.app.lab.requests import Limits
@@ -57,14 +52,14 @@ def serve(
     except ModuleNotFoundError as error:
         raise MissingExtra.of(str(error.name), "lab", "The lab") from error
     if (pair or compare) and not text:
-        raise InputError("--pair and --compare stand beside a first text: give --text too.")
+        raise InputError("--pair and --compare need a first text: give --text too.")
     models = {}
     for name in model or ["minilm"]:
         print_status(f"Loading {name} …")
         models[name] = load_model(name, device)
-        _ = models[name].info  # the self-check, before anyone waits for it
+        _ = models[name].info  # runs the self-check before the first request
     limits = Limits(tokens=max_tokens, seconds=seconds)
-    desk = LabService(models, text, limits, _evidence(models, evidence or []), pair, compare)
+    service = LabService(models, text, limits, _evidence(models, evidence or []), pair, compare)
     secret = make_token() if token else ""
     listening = bind(host, port)
     address = f"http://{host}:{listening.getsockname()[1]}/"
@@ -73,7 +68,7 @@ def serve(
     if open_browser:
         webbrowser.open(first)
     try:
-        make_server(desk, host, token=secret).run(sockets=[listening])
+        make_server(service, host, token=secret).run(sockets=[listening])
     except KeyboardInterrupt:
         pass
     finally:
@@ -82,7 +77,7 @@ def serve(
 
 
 def _evidence(models: Mapping[str, Model], folders: list[Path]) -> dict[str, list[Result]]:
-    """The runs, each beside the model it is of."""
+    """Return the runs by the name of their model."""
     from headscope.errors import InputError
 
     results: dict[str, list[Result]] = {}

@@ -1,7 +1,4 @@
-"""The options that verbs share, so that a word means the same in all of them.
-
-The runs that a verb was given: files, run folders, or folders of run folders.
-"""
+"""Options that several commands share, and the opening of corpora and runs."""
 
 from __future__ import annotations
 
@@ -14,68 +11,74 @@ import typer
 from headscope.app.cli.command import settings
 
 if TYPE_CHECKING:
+    from headscope.model.model import Model
     from headscope.results.result import Result
     from headscope.run.options import RunOptions
+    from headscope.text.corpus import Corpus
 
-CorpusName = Annotated[
+UnitName = Literal["sentence", "paragraph", "document"]
+
+CorpusOption = Annotated[
     str, typer.Argument(help="A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'.")
 ]
-Runs = Annotated[
+RunsOption = Annotated[
     list[Path],
     typer.Argument(
         help="Run folders, folders that hold run folders, or result files.", show_default=False
     ),
 ]
-Out = Annotated[Path, typer.Option("-o", "--out", help="Where to write.")]
-ModelName = Annotated[str, typer.Option(help="Packaged model, folder or hub id.")]
-Device = Annotated[str | None, typer.Option(help="Where to run the model: cpu, cuda, cuda:1, mps.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="Worker processes; by default as many as the job is worth."),
+EvidenceOption = Annotated[
+    list[Path] | None, typer.Option(help="Folder of a corpus run of the model; may be given again.")
 ]
-EngineName = Annotated[
-    Literal["local", "ray"], typer.Option(help="Run on this machine, or on a Ray cluster.")
+OutOption = Annotated[Path, typer.Option("-o", "--out", help="Where to write.")]
+ModelOption = Annotated[str, typer.Option(help="Packaged model, folder or hub id.")]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Where to run the model: cpu, cuda, cuda:1, mps.")
 ]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT. By default Ray starts here."
-    ),
-]
-Resume = Annotated[bool, typer.Option(help="Go on with the run in the folder, or start over.")]
-UnitName = Annotated[
-    Literal["sentence", "paragraph", "document"], typer.Option(help="What counts as one document.")
-]
-Sample = Annotated[int | None, typer.Option(min=1, help="Draw this many documents at random.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Segments = Annotated[
+UnitOption = Annotated[UnitName, typer.Option(help="What counts as one document.")]
+SampleOption = Annotated[int | None, typer.Option(min=1, help="Draw this many random documents.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
+SegmentsOption = Annotated[
     bool,
     typer.Option(
         help="Cut whole documents into segments, as BERT's pre-training does (Clark et al.)."
     ),
 ]
-Over = Annotated[
+OverOption = Annotated[
     Literal["attention", "norm"],
-    typer.Option(help="Weigh attention by the length of the vectors it fetches: norm."),
+    typer.Option(help="Attention, or attention weighted by the norm of the projected value."),
 ]
-MaxTokens = Annotated[int, typer.Option(min=2, help="Cut longer documents.")]
-OnError = Annotated[
-    Literal["raise", "skip"], typer.Option(help="Stop at what cannot be read, or skip it.")
+MaxTokensOption = Annotated[int, typer.Option(min=2, help="Cut longer documents.")]
+OnErrorOption = Annotated[
+    Literal["raise", "skip"], typer.Option(help="Stop at unreadable input, or skip it.")
 ]
+
+
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Worker processes; by default chosen by job size.")
+]
+ResumeOption = Annotated[bool, typer.Option(help="Continue the run in the folder, or start over.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """The options of every verb that makes a run over a corpus: who works, and how."""
+class EngineOptions:
+    """Options of every command that runs a model over a corpus."""
 
-    workers: Workers = None
-    engine: EngineName = "local"
-    address: Address = None
-    resume: Resume = True
-    on_error: OnError = "raise"
+    workers: WorkersOption = None
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Run on this machine, or on a Ray cluster.")
+    ] = "local"
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT. By default Ray starts here."
+        ),
+    ] = None
+    resume: ResumeOption = True
+    on_error: OnErrorOption = "raise"
 
     def options(self, **more: Unpack[RunOptions]) -> RunOptions:
-        """What the library takes of them, with what the verb adds."""
+        """Return the keyword arguments for the library call."""
         return {
             "workers": self.workers,
             "engine": self.engine,
@@ -86,12 +89,59 @@ class Running:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class CorpusRunOptions(EngineOptions):
+    """Options of commands that measure heads over a corpus, also by group of documents."""
+
+    model: ModelOption = "minilm"
+    device: DeviceOption = None
+    sample: SampleOption = None
+    seed: SeedOption = 0
+    by: Annotated[str | None, typer.Option(help="Also measure each group of documents: genre.")] = (
+        None
+    )
+    over: OverOption = "attention"
+
+    def options(self, **more: Unpack[RunOptions]) -> RunOptions:
+        """Return the keyword arguments for the library call."""
+        return {**EngineOptions.options(self, **more), "by": self.by, "over": self.over}
+
+    def load_model(self) -> Model:
+        """Load the model."""
+        from headscope.app.cli.models import load_model
+
+        return load_model(self.model, self.device)
+
+    def open_corpus(self, name: str, unit: UnitName = "sentence") -> Corpus:
+        """Read the corpus, or a sample of it."""
+        return open_corpus(
+            name, unit=unit, sample=self.sample, seed=self.seed, on_error=self.on_error
+        )
+
+
+def open_corpus(
+    name: str,
+    *,
+    unit: UnitName = "sentence",
+    sample: int | None = None,
+    seed: int = 0,
+    on_error: Literal["raise", "skip"] = "raise",
+) -> Corpus:
+    """Read a file or folder; `demo` is the bundled corpus."""
+    import headscope as hs
+
+    if name != "demo":
+        return hs.read(name, unit=unit, sample=sample, seed=seed, on_error=on_error)
+    documents = hs.demo_corpus(unit)
+    return documents if sample is None else documents.sample(sample, seed)
+
+
 DEPTH = 2
-"""How many levels below a given folder finished runs are looked for."""
+"""Levels below a folder that `find_runs` searches."""
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
-    """The paths, where a folder of run folders is replaced by the finished runs in it, by name."""
+    """Replace each folder of run folders by its finished runs, sorted by name."""
     from headscope.results.files import RESULT_FILE
 
     runs: list[Path] = []
@@ -105,7 +155,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
 
 
 def open_results(paths: list[Path]) -> list[Result]:
-    """The results of run folders and files, which must all be of one model."""
+    """Open the results of run folders and files; raise InputError if models differ."""
     import headscope as hs
     from headscope.errors import InputError
     from headscope.results.probe import Probe
@@ -115,8 +165,8 @@ def open_results(paths: list[Path]) -> list[Result]:
     for path in find_runs(paths):
         opened = hs.open(path)
         if not isinstance(opened, Result):
-            what = "a trained probe" if isinstance(opened, Probe) else "a trace of one input"
-            raise InputError(f"{str(path)!r} holds {what}; expected a run over a corpus.")
+            content = "a trained probe" if isinstance(opened, Probe) else "a trace of one input"
+            raise InputError(f"{str(path)!r} holds {content}; expected a run over a corpus.")
         results.append(opened)
     models = sorted({result.model for result in results})
     if len(models) > 1:

@@ -1,4 +1,4 @@
-"""`headscope view`: one text and every head on it, as a page."""
+"""`headscope view`: show all heads on one text, as a page."""
 
 from __future__ import annotations
 
@@ -28,37 +28,34 @@ def view(
         list[Path] | None, typer.Option(help="A picture to show the model; may be given again.")
     ] = None,
     audio: Annotated[Path | None, typer.Option(help="A WAV file to play to the model.")] = None,
-    model: options.ModelName = "minilm",
-    device: options.Device = None,
+    model: options.ModelOption = "minilm",
+    device: options.DeviceOption = None,
     neurons: Annotated[
         bool | None,
         typer.Option(
             help="Put queries, keys and values of all layers into the page, or of none; by "
-            "default of the layer it opens in.",
+            "default of the first layer weighted.",
             show_default=False,
         ),
     ] = None,
     effects: Annotated[
-        bool, typer.Option(help="Also measure what each head does to the prediction.")
+        bool, typer.Option(help="Also ablate each head and measure the effect on the prediction.")
     ] = False,
-    over: options.Over = "attention",
-    evidence: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of a corpus run of the model; may be given again."),
-    ] = None,
-    out: options.Out = Path("headscope.html"),
+    over: options.OverOption = "attention",
+    evidence: options.EvidenceOption = None,
+    out: options.OutOption = Path("headscope.html"),
 ) -> CommandResult:
-    """Write one HTML page that shows every head at work on a text. Opens without a network."""
+    """Write one HTML page that shows the attention of every head in a text. Works offline."""
     import headscope as hs
     from headscope.run.progress import phase
 
     has_media = bool(image) or audio is not None
-    given = None if has_media and text is None and file is None else _text(text, file)
+    first = None if has_media and text is None and file is None else _text(text, file)
     loaded = load_model(model, device)
     with phase(f"running {model}", settings.progress):
         traces = [
             loaded.trace(
-                one,
+                item,
                 pair,
                 image=[str(name) for name in image] if image else None,
                 audio=None if audio is None else str(audio),
@@ -68,19 +65,18 @@ def view(
                 effects=effects,
                 norms=over == "norm",
             )
-            for one in ([given] if compare is None else [given, compare])
+            for item in ([first] if compare is None else [first, compare])
         ]
     with phase(f"writing {out}", settings.progress):
         results = open_results(evidence) if evidence else None
-        shown = tuple(trace.norm_weighted() if over == "norm" else trace for trace in traces)
+        weighted = tuple(trace.norm_weighted() if over == "norm" else trace for trace in traces)
         hs.save_page(
-            [shown[0] if compare is None else shown], out, neurons=neurons, evidence=results
+            [weighted[0] if compare is None else weighted], out, neurons=neurons, evidence=results
         )
     return CommandResult({"page": str(out), "tokens": len(traces[0].tokens)}, str(out))
 
 
 def _text(text: str | None, file: Path | None) -> str:
-    """The text that was given, or the text of a file."""
     from headscope.errors import InputError
 
     if text is None and file is None:

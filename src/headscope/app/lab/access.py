@@ -1,11 +1,9 @@
-"""Which requests the lab answers: those that call this machine by its own name, come from the lab's
-own page, and are sent by a reader who had the token.
+"""Access control of the lab: Host header, Origin header and token of each request.
 
-The address that `headscope serve` prints carries a token. It is exchanged for a cookie by a
-redirect, so the address that stays in the browser, and is shared, carries none. The Host header
-keeps other web sites from reaching the lab through a name that points here (DNS rebinding), the
-Origin header from sending requests in the reader's name. Without a token readers still get a name
-of their own with the page, which keeps their texts apart.
+The address that `headscope serve` prints carries a token. A redirect exchanges it for a cookie, so
+that an address shared from the browser lacks the token. The Host check prevents DNS rebinding, and
+the Origin check cross-site requests. Without a token, each reader still gets an id with the page,
+which separates readers' texts.
 """
 
 from __future__ import annotations
@@ -36,13 +34,13 @@ SAFE = {
 
 
 class AccessControl:
-    """Turns strangers away before the app sees them.
+    """Rejects requests of other sites and of readers without the token.
 
     Args:
-        app: what to guard.
-        token: what a reader's first address carries; empty for none.
-        host: the address that the server listens on.
-        names: further names by which readers may call it.
+        app: ASGI app to guard.
+        token: required token; empty for none.
+        host: address that the server listens on.
+        names: further accepted host names.
     """
 
     def __init__(self, app: ASGIApp, token: str, host: str, names: Iterable[str] = ()) -> None:
@@ -54,15 +52,15 @@ class AccessControl:
             self._names.add(socket.gethostname().lower())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = self._refused(scope, headers) or self._exchanged(scope)
-        if answer is None and not self._is_known(_cookie(headers, TOKEN)):
-            answer = _no(scope, 403, "Open the address that `headscope serve` printed: it carries "
-                                     "the token that this lab asks for.")  # fmt: skip
+        answer = self._reject(scope, headers) or self._exchange(scope)
+        if answer is None and not self._is_valid(_cookie(headers, TOKEN)):
+            answer = _forbid(scope, "This lab requires a token. Open the address that "
+                                    "`headscope serve` printed.")  # fmt: skip
 
         is_new = not self._token and scope["path"] == "/" and not _cookie(headers, READER)
 
@@ -77,43 +75,43 @@ class AccessControl:
 
         await (answer or self._app)(scope, receive, send_safely)
 
-    def _refused(self, scope: Scope, headers: Headers) -> Response | None:
+    def _reject(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
         if not self._is_ours(host):
-            return _no(scope, 403, f"This lab is not {_name_of(host)!r:.80}.")
+            return _forbid(scope, f"This lab is not {_host_name(host)!r:.80}.")
         origin = headers.get("origin")
         if scope["method"] == "POST" and origin is not None and origin != f"http://{host}":
-            return _no(scope, 403, f"Requests from {origin!r:.80} are not answered.")
+            return _forbid(scope, f"Requests from {origin!r:.80} are not answered.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and (
             scope["method"] == "POST"
         ):
-            return _no(scope, 403, "Requests from another site are not answered.")
+            return _forbid(scope, "Requests from another site are not answered.")
         return None
 
-    def _exchanged(self, scope: Scope) -> Response | None:
-        """A cookie for the token of a first address."""
-        given = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token")
-        if scope["method"] != "GET" or scope["path"] != "/" or not given:
+    def _exchange(self, scope: Scope) -> Response | None:
+        """Exchange the token of a printed address for a cookie."""
+        tokens = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token")
+        if scope["method"] != "GET" or scope["path"] != "/" or not tokens:
             return None
-        if not self._is_known(given[0]):
-            return _no(scope, 403, "The token of this address is not that of the lab that runs.")
+        if not self._is_valid(tokens[0]):
+            return _forbid(scope, "The token of this address is not that of the running lab.")
         answer = RedirectResponse("/", 303)
         for name, value in ((TOKEN, self._token), (READER, secrets.token_urlsafe(12))):
             answer.set_cookie(name, value, httponly=True, samesite="lax", path="/")
         return answer
 
-    def _is_known(self, token: str) -> bool:
+    def _is_valid(self, token: str) -> bool:
         return not self._token or secrets.compare_digest(token.encode(), self._token.encode())
 
     def _is_ours(self, host: str) -> bool:
-        name = _name_of(host)
+        name = _host_name(host)
         if name in self._names:
             return True
         return self._is_anywhere and _is_address(name)
 
 
 def reader_of(headers: Headers) -> str:
-    """Who asks: the name that the browser was given."""
+    """Return the reader's id from the cookie."""
     return _cookie(headers, READER)
 
 
@@ -121,13 +119,12 @@ def _cookie(headers: Headers, name: str) -> str:
     cookies: SimpleCookie = SimpleCookie()
     try:
         cookies.load(headers.get("cookie", ""))
-    except Exception:  # http.cookies raises several kinds for what is no cookie
+    except Exception:  # http.cookies raises several kinds for a malformed cookie
         return ""
     return cookies[name].value if name in cookies else ""
 
 
-def _name_of(host: str) -> str:
-    """The host without its port."""
+def _host_name(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 
@@ -140,7 +137,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _no(scope: Scope, status: int, message: str) -> Response:
+def _forbid(scope: Scope, message: str) -> Response:
     if scope["method"] == "POST":
-        return JSONResponse({"error": message}, status)
-    return PlainTextResponse(message, status)
+        return JSONResponse({"error": message}, 403)
+    return PlainTextResponse(message, 403)

@@ -1,7 +1,6 @@
-"""One model run at a time: a queue in front of one thread, with a deadline and a way to stop.
+"""Queue of model runs: one thread, with a deadline and cancellation.
 
-A thread cannot be killed. What runs is stopped by the tap, which raises at the next layer once
-nobody waits for the answer any more.
+A thread cannot be killed. The tap therefore raises at the next layer once a job is cancelled.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from headscope.errors import HeadscopeError
 from headscope.model.model import Model
 
 T = TypeVar("T")
-GLANCE = 0.05
-"""Seconds between looks at whether the reader is still there."""
-USUAL = 1.0
-"""Seconds that a request is thought to take before any has."""
+POLL_SECONDS = 0.05
+"""Seconds between checks that the reader is still connected."""
+FIRST_ESTIMATE = 1.0
+"""Assumed seconds of a request before the first is measured."""
 
 
 class QueueFull(HeadscopeError):
-    """Too many requests wait already.
+    """Too many requests are waiting.
 
     Attributes:
-        wait: seconds after which to ask again.
+        wait: seconds until the next attempt.
     """
 
     def __init__(self, message: str, wait: int) -> None:
@@ -41,28 +40,28 @@ class QueueFull(HeadscopeError):
 
 
 class DeadlineExceeded(HeadscopeError):
-    """A request took longer than it may."""
+    """A request exceeded its time limit."""
 
 
 class Cancelled(Exception):
-    """Nobody waits for the answer any more. Not an error: it ends a run from inside."""
+    """The reader left or the lab closes: ends a run from inside."""
 
 
 class JobQueue:
-    """Runs jobs one after the other, each in the same thread.
+    """Runs jobs one after the other in one thread.
 
     Args:
-        models: whose runs a job may be stopped in.
-        waiting: how many jobs may wait.
+        models: models whose runs can be cancelled.
+        waiting: maximum number of waiting jobs.
     """
 
     def __init__(self, models: Iterable[Model], waiting: int) -> None:
         self._models = list(models)
-        self._most = waiting
+        self._max_waiting = waiting
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="headscope-lab")
-        self._usual = USUAL
+        self._mean_seconds = FIRST_ESTIMATE
         self._stops: set[threading.Event] = set()
 
     async def run(
@@ -71,17 +70,17 @@ class JobQueue:
         is_gone: Callable[[], Awaitable[bool]],
         seconds: float,
     ) -> T:
-        """What the job returns.
+        """Run a job in the queue's thread and return its value.
 
         Args:
-            job: what to do, in the queue's thread.
-            is_gone: has the reader left?
-            seconds: after which the job is stopped.
+            job: function to run.
+            is_gone: whether the reader has left.
+            seconds: time limit of the job.
 
         Raises:
-            Busy: too many wait.
-            Late: it took longer than that.
-            Stopped: the reader has left.
+            QueueFull: too many jobs are waiting.
+            DeadlineExceeded: the job exceeded `seconds`.
+            Cancelled: the reader has left.
         """
         async with self._place(is_gone):
             stop = threading.Event()
@@ -92,7 +91,7 @@ class JobQueue:
             reason: HeadscopeError | Cancelled | None = None
             try:
                 while not future.done():
-                    await asyncio.wait({future}, timeout=GLANCE)
+                    await asyncio.wait({future}, timeout=POLL_SECONDS)
                     if reason is None and loop.time() - began > seconds:
                         reason = DeadlineExceeded(
                             f"The model did not finish within {seconds:g} seconds and was stopped. "
@@ -110,20 +109,20 @@ class JobQueue:
                 self._stops.discard(stop)
                 if not future.done():
                     await asyncio.wait({future})
-            self._usual = 0.8 * self._usual + 0.2 * (loop.time() - began)
+            self._mean_seconds = 0.8 * self._mean_seconds + 0.2 * (loop.time() - began)
             return answer
 
     def close(self) -> None:
-        """Stop what runs."""
+        """Cancel all jobs."""
         for stop in self._stops:
             stop.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
     async def _place(self, is_gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[None]:
-        """A turn; readers who leave while they wait give theirs up."""
-        if self._waiting >= self._most:
-            wait = max(1, round(self._usual * self._most))
+        """Wait for the model; raise Cancelled if the reader leaves meanwhile."""
+        if self._waiting >= self._max_waiting:
+            wait = max(1, round(self._mean_seconds * self._max_waiting))
             raise QueueFull(
                 f"The model is busy and {self._waiting} requests wait; ask again in about "
                 f"{wait} s.",
@@ -143,18 +142,18 @@ class JobQueue:
 
     def _stoppable(self, job: Callable[[], T], stop: threading.Event) -> T:
         with self._watched(stop), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nobody reads them here
+            warnings.simplefilter("ignore")  # the server's reader does not see them
             return job()
 
     @contextmanager
     def _watched(self, stop: threading.Event) -> Iterator[None]:
-        """Within the block, every layer of every model looks whether it should stop."""
+        """Check for cancellation at every layer of every model within the block."""
 
-        def look(_: Attention) -> None:
+        def check(_: Attention) -> None:
             if stop.is_set():
                 raise Cancelled
 
         with ExitStack() as stack:
             for model in self._models:
-                stack.enter_context(model.tapped(look, returns_weights=False))
+                stack.enter_context(model.tapped(check, returns_weights=False))
             yield

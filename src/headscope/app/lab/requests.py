@@ -1,7 +1,4 @@
-"""What a page asks the lab for, read from JSON and checked before anything is run.
-
-What a lab lets a reader ask for, checked before any model runs.
-"""
+"""Parse the lab's trace requests from JSON, and check them before a model runs."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ from headscope.model.model import Model
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much one request may ask for, and how much the lab keeps.
+    """Limits of one request and of the traces that the lab keeps.
 
     Attributes:
-        tokens: of one input, with what the model may add.
-        seconds: that one request may take, waiting not counted; effects may take five times that.
-        waiting: requests that may wait for the model at a time.
-        kept: texts that are kept for each reader, so that the page can ask about them.
-        bytes_kept: of all readers' traces.
-        body: bytes of a request.
+        tokens: maximum tokens of one input, with generated tokens.
+        seconds: time limit of one request, without waiting; effects get `EFFECTS_TIMES` as much.
+        waiting: maximum number of waiting requests.
+        kept: texts kept for each reader.
+        bytes_kept: bytes of all readers' traces.
+        body: maximum bytes of a request.
     """
 
     tokens: int = 512
@@ -37,14 +34,14 @@ class Limits:
 
 MAX_GENERATED = 200
 EFFECTS_TIMES = 5
-"""Effects may take so many times as long as other requests."""
+"""Time limit of effects, as a multiple of `Limits.seconds`."""
 
 MAX_INPUTS = 2
 
 
 @dataclass(frozen=True)
 class Input:
-    """One text, or two that a model takes together, and what to do with it."""
+    """Text, or sentence pair, with the options of its trace."""
 
     text: str
     pair: str | None = None
@@ -54,17 +51,17 @@ class Input:
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """A model, and one input or two to compare."""
+    """Model, and one input or two inputs to compare."""
 
     model: str
     inputs: tuple[Input, ...]
 
 
 def read_json(body: bytes) -> Mapping[str, object]:
-    """The JSON object of a request. NaN and infinities are no JSON.
+    """Parse the JSON object of a request. NaN and infinity are not valid JSON.
 
     Raises:
-        InputError: it is none.
+        InputError: the body is not a JSON object.
     """
 
     def refuse(name: str) -> NoReturn:
@@ -79,11 +76,11 @@ def read_json(body: bytes) -> Mapping[str, object]:
     return request
 
 
-def read_wish(request: Mapping[str, object], models: Mapping[str, Model]) -> TraceRequest:
-    """What to trace.
+def read_trace_request(request: Mapping[str, object], models: Mapping[str, Model]) -> TraceRequest:
+    """Parse a trace request.
 
     Raises:
-        InputError: the request names what does not exist, or a value is of the wrong kind.
+        InputError: a name is unknown, or a value has the wrong type.
     """
     model = request.get("model")
     if not isinstance(model, str) or model not in models:
@@ -91,48 +88,44 @@ def read_wish(request: Mapping[str, object], models: Mapping[str, Model]) -> Tra
     inputs = request.get("inputs")
     if not isinstance(inputs, list) or not 1 <= len(inputs) <= MAX_INPUTS:
         raise InputError(f"inputs should be a list of 1 to {MAX_INPUTS} objects with a text.")
-    return TraceRequest(model, tuple(_read_input(one) for one in inputs))
+    return TraceRequest(model, tuple(_read_input(item) for item in inputs))
 
 
-def check_length(wish: TraceRequest, model: Model, limits: Limits) -> None:
-    """Refuse inputs that are too long, by counting their tokens.
-
-    Raises:
-        InputError: longer than the lab shows or the model takes.
-    """
+def check_length(request: TraceRequest, model: Model, limits: Limits) -> None:
+    """Raise InputError if an input has more tokens than the lab or the model accepts."""
     most = limits.tokens
     if model.info.max_length is not None:
         most = min(most, model.info.max_length)
     tokenizer = model.require_tokenizer()
-    for one in wish.inputs:
-        sides = [tokenizer(one.text, one.pair, add_special_tokens=True)["input_ids"]]
-        if one.target is not None:
-            sides.append(tokenizer(one.target)["input_ids"])
-        count = max(len(side) for side in sides) + one.generate
+    for item in request.inputs:
+        sides = [tokenizer(item.text, item.pair, add_special_tokens=True)["input_ids"]]
+        if item.target is not None:
+            sides.append(tokenizer(item.target)["input_ids"])
+        count = max(len(side) for side in sides) + item.generate
         if count > most:
-            added = f", {one.generate} of them written by the model" if one.generate else ""
+            added = f", {item.generate} of them written by the model" if item.generate else ""
             raise InputError(
                 f"The text has {count:,} tokens{added}; this lab shows up to {most:,}. Shorten "
                 "it, start the lab with a larger --max-tokens, or use `headscope view`."
             )
 
 
-def _read_input(given: object) -> Input:
-    if not isinstance(given, dict):
-        raise InputError(f"An input should be an object with a text, not {given!r:.80}.")
-    text = _text(given, "text")
+def _read_input(value: object) -> Input:
+    if not isinstance(value, dict):
+        raise InputError(f"An input should be an object with a text, not {value!r:.80}.")
+    text = _text(value, "text")
     if not text.strip():
         raise InputError("The text is empty: type one.")
-    generate = given.get("generate", 0)
+    generate = value.get("generate", 0)
     if isinstance(generate, bool) or not isinstance(generate, int | None):
         raise InputError(f"generate should be a whole number, not {generate!r:.80}.")
     if not 0 <= (generate or 0) <= MAX_GENERATED:
         raise InputError(f"generate should be from 0 to {MAX_GENERATED}, not {generate}.")
-    return Input(text, _text(given, "pair") or None, _text(given, "target") or None, generate or 0)
+    return Input(text, _text(value, "pair") or None, _text(value, "target") or None, generate or 0)
 
 
-def _text(given: Mapping[str, object], name: str) -> str:
-    value = given.get(name)
+def _text(values: Mapping[str, object], name: str) -> str:
+    value = values.get(name)
     if value is not None and not isinstance(value, str):
         raise InputError(f"{name} should be a text, not {value!r:.80}.")
     if value and any("\ud800" <= character <= "\udfff" for character in value):

@@ -1,7 +1,6 @@
-"""The server of `headscope serve`: one page, and answers to what it asks.
+"""Server of `headscope serve`: one page, and replies to its requests.
 
-Starlette routes, uvicorn serves. A request is checked (who asks: `gate`; what for: `wishes`) before
-it waits for the model (`queue`), which runs one at a time.
+Each request passes `access` and `requests` before it waits in `jobs` for the model.
 """
 
 from __future__ import annotations
@@ -24,35 +23,35 @@ from starlette.routing import Route
 
 from headscope.app.lab.access import AccessControl, reader_of
 from headscope.app.lab.jobs import Cancelled, DeadlineExceeded, JobQueue, QueueFull
-from headscope.app.lab.requests import EFFECTS_TIMES, check_length, read_json, read_wish
+from headscope.app.lab.requests import EFFECTS_TIMES, check_length, read_json, read_trace_request
 from headscope.app.lab.service import LabService, TraceExpired
 from headscope.errors import HeadscopeError, InputError
 
 T = TypeVar("T")
-LEFT = 499
-"""The status of a request whose reader has left; nobody sees it."""
+CLIENT_CLOSED_REQUEST = 499
+"""Status of a request whose reader has left."""
 QUICK = ("row", "neurons")
-"""What is answered from kept numbers, without the model."""
+"""Requests answered from stored arrays, without the model."""
 SLOW = ("edit", "score")
-"""What the model runs for once."""
+"""Requests that run the model once."""
 BACKLOG = 2048
-"""Connections that wait to be accepted."""
+"""Maximum connections waiting to be accepted."""
 
 
-def make_lab(desk: LabService, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
-    """The app, as any ASGI server runs it.
+def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
+    """Return the ASGI app.
 
     Args:
-        desk: the models, and what is kept.
-        token: what a reader's first address has to carry; empty for none.
-        host: the address that the server listens on.
+        service: models and stored traces.
+        token: required token; empty for none.
+        host: address that the server listens on.
     """
     queue: JobQueue | None = None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         nonlocal queue
-        queue = JobQueue(desk.models.values(), desk.limits.waiting)
+        queue = JobQueue(service.models.values(), service.limits.waiting)
         try:
             yield
         finally:
@@ -63,52 +62,55 @@ def make_lab(desk: LabService, *, token: str = "", host: str = "127.0.0.1") -> S
         return await queue.run(job, request.is_disconnected, seconds)
 
     async def page(_: Request) -> Response:
-        return HTMLResponse(desk.page())
+        return HTMLResponse(service.page())
 
     async def trace(request: Request) -> Response:
-        wish = read_wish(await _body(request, desk.limits.body), desk.models)
-        await asyncio.to_thread(check_length, wish, desk.models[wish.model], desk.limits)
-        job = partial(desk.trace, reader_of(request.headers), wish)
-        return JSONResponse(await run(request, job, desk.limits.seconds))
+        body = await _body(request, service.limits.body)
+        trace_request = read_trace_request(body, service.models)
+        await asyncio.to_thread(
+            check_length, trace_request, service.models[trace_request.model], service.limits
+        )
+        job = partial(service.trace, reader_of(request.headers), trace_request)
+        return JSONResponse(await run(request, job, service.limits.seconds))
 
     def ask(kind: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            wanted = await _body(request, desk.limits.body)
+            body = await _body(request, service.limits.body)
             reader = reader_of(request.headers)
-            job = partial(desk.ask, reader, kind, wanted)
+            job = partial(service.ask, reader, kind, body)
             if kind in QUICK:
                 return _answer(job())
-            desk.shelf.find(reader, wanted.get("id"))  # before it waits
-            return _answer(await run(request, job, desk.limits.seconds))
+            service.store.find(reader, body.get("id"))  # fails before it waits
+            return _answer(await run(request, job, service.limits.seconds))
 
         return answer
 
     async def effects(request: Request) -> Response:
-        wanted = await _body(request, desk.limits.body)
+        body = await _body(request, service.limits.body)
         reader = reader_of(request.headers)
-        desk.shelf.find(reader, wanted.get("id"))
+        service.store.find(reader, body.get("id"))
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
 
-        def tell(event: Mapping[str, object] | None) -> None:
+        def send(event: Mapping[str, object] | None) -> None:
             loop.call_soon_threadsafe(events.put_nowait, event)
 
         def advance(done: int, total: int) -> None:
-            tell({"done": done, "total": total})
+            send({"done": done, "total": total})
 
         async def measure() -> None:
-            job = partial(desk.measure_effects, reader, wanted, advance)
+            job = partial(service.measure_effects, reader, body, advance)
             try:
-                tell(await run(request, job, desk.limits.seconds * EFFECTS_TIMES))
+                send(await run(request, job, service.limits.seconds * EFFECTS_TIMES))
             except Cancelled:
                 pass
             except HeadscopeError as error:
                 wait = {"wait": error.wait} if isinstance(error, QueueFull) else {}
-                tell({"error": str(error), **wait})
-            except Exception as error:  # the stream has begun: what failed is said in it
-                tell({"error": f"Unexpected {type(error).__name__}: {error}"})
+                send({"error": str(error), **wait})
+            except Exception as error:  # the stream has begun: the error becomes an event
+                send({"error": f"Unexpected {type(error).__name__}: {error}"})
             finally:
-                tell(None)
+                send(None)
 
         async def stream() -> AsyncIterator[bytes]:
             task = asyncio.create_task(measure())
@@ -131,20 +133,16 @@ def make_lab(desk: LabService, *, token: str = "", host: str = "127.0.0.1") -> S
         lifespan=lifespan,
         middleware=[Middleware(AccessControl, token=token, host=host)],
         exception_handlers={
-            HeadscopeError: _refuse,
-            Cancelled: _left,
-            ClientDisconnect: _left,
+            HeadscopeError: _reject,
+            Cancelled: _close,
+            ClientDisconnect: _close,
             Exception: _fail,
         },
     )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at an address.
-
-    Raises:
-        InputError: the address cannot be used.
-    """
+    """Return a socket; raise InputError if the address cannot be used."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -154,9 +152,9 @@ def bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def make_server(desk: LabService, host: str, *, token: str = "") -> uvicorn.Server:
-    """A server; `server.run(sockets=[bind(host, port)])` starts it."""
-    lab = make_lab(desk, token=token, host=host)
+def make_server(service: LabService, host: str, *, token: str = "") -> uvicorn.Server:
+    """Return a server; `server.run(sockets=[bind(host, port)])` starts it."""
+    lab = make_lab(service, token=token, host=host)
     config = uvicorn.Config(
         lab,
         host=host,
@@ -170,12 +168,12 @@ def make_server(desk: LabService, host: str, *, token: str = "") -> uvicorn.Serv
 
 
 def make_token() -> str:
-    """A token that nobody can guess."""
+    """Return a random token."""
     return secrets.token_urlsafe(24)
 
 
 async def _body(request: Request, most: int) -> Mapping[str, object]:
-    """The JSON object of a request, no longer than it may be."""
+    """Return the JSON object of a request of at most `most` bytes."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
         raise InputError("Requests must be JSON (Content-Type: application/json).")
@@ -193,22 +191,17 @@ def _answer(answer: Mapping[str, object] | bytes) -> Response:
     return JSONResponse(answer)
 
 
-async def _refuse(_: Request, error: Exception) -> Response:
+async def _reject(_: Request, error: Exception) -> Response:
     if isinstance(error, QueueFull):
         headers = {"Retry-After": str(error.wait)}
         return JSONResponse({"error": str(error), "wait": error.wait}, 503, headers)
-    status = (
-        503
-        if isinstance(error, DeadlineExceeded)
-        else 410
-        if isinstance(error, TraceExpired)
-        else 400
-    )
+    expired = 410 if isinstance(error, TraceExpired) else 400
+    status = 503 if isinstance(error, DeadlineExceeded) else expired
     return JSONResponse({"error": str(error)}, status)
 
 
-async def _left(_: Request, __: Exception) -> Response:
-    return Response(status_code=LEFT)
+async def _close(_: Request, __: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _fail(_: Request, error: Exception) -> Response:

@@ -1,7 +1,4 @@
-"""What the lab does with a wish: trace texts, and answer what the page asks about them.
-
-The traces a lab keeps: each reader's own, the latest of them, and no more than fit.
-"""
+"""Lab service: trace texts, store the latest traces of each reader, and answer the page."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ from headscope.results.trace import Trace
 
 
 class TraceExpired(HeadscopeError):
-    """The lab does not keep a trace any more, or never had it."""
+    """The requested trace is not in the store."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What one request traced, and for whom."""
+class StoredTraces:
+    """Traces of one request, with their reader and size in bytes."""
 
     reader: str
     replies: LiveReplies
@@ -36,43 +33,39 @@ class Kept:
 
 
 class TraceStore:
-    """Traces by their names, which nobody can guess; found only by the reader they are of."""
+    """Traces by random id; each is found only by its reader."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._stored: OrderedDict[str, StoredTraces] = OrderedDict()
 
     def add(self, reader: str, traces: list[Trace]) -> str:
-        """Keep traces for a reader; the oldest go."""
+        """Store traces for a reader, and remove the oldest beyond the limits."""
         name = secrets.token_urlsafe(12)
         size = sum(block.data.nbytes for trace in traces for block in trace.blocks.values())
-        self._kept[name] = Kept(reader, LiveReplies(traces), size)
-        of_reader = [key for key, kept in self._kept.items() if kept.reader == reader]
-        for key in of_reader[: -self._limits.kept]:
-            del self._kept[key]
-        while len(self._kept) > 1 and self.size > self._limits.bytes_kept:
-            self._kept.popitem(last=False)
+        self._stored[name] = StoredTraces(reader, LiveReplies(traces), size)
+        ids = [key for key, stored in self._stored.items() if stored.reader == reader]
+        for key in ids[: -self._limits.kept]:
+            del self._stored[key]
+        while len(self._stored) > 1 and self.size > self._limits.bytes_kept:
+            self._stored.popitem(last=False)
         return name
 
     def find(self, reader: str, name: object) -> LiveReplies:
-        """A reader's traces by name.
-
-        Raises:
-            Forgotten: they are not kept.
-        """
-        kept = self._kept.get(name) if isinstance(name, str) else None
-        if kept is None or kept.reader != reader:
+        """Return a reader's traces by id; raise TraceExpired if they are not stored."""
+        stored = self._stored.get(name) if isinstance(name, str) else None
+        if stored is None or stored.reader != reader:
             raise TraceExpired("The lab does not keep this text any more; show it once more.")
-        self._kept.move_to_end(str(name))
-        return kept.replies
+        self._stored.move_to_end(str(name))
+        return stored.replies
 
     @property
     def size(self) -> int:
-        """Bytes of all that is kept."""
-        return sum(kept.size for kept in self._kept.values())
+        """Bytes of all stored traces."""
+        return sum(stored.size for stored in self._stored.values())
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._stored)
 
 
 EXAMPLES: tuple[tuple[str, str, tuple[Mapping[str, object], ...]], ...] = (
@@ -99,20 +92,20 @@ EXAMPLES: tuple[tuple[str, str, tuple[Mapping[str, object], ...]], ...] = (
     ),
     ("A translation", "targets", ({"text": "The cat sat on the mat.", "generate": 12},)),
 )  # fmt: skip
-"""Titles, what a model must be able to do for them, and inputs."""
+"""Title, required ability of the model, and inputs of each example."""
 
 
 @dataclass(eq=False)
 class LabService:
-    """The models, the traces made last, and what corpus runs say of the models' heads.
+    """Models, stored traces, and corpus results about the models' heads.
 
     Attributes:
-        models: by the name a page calls them.
-        text: what the page opens with.
-        limits: what may be asked for.
-        results: of corpus runs, by model.
-        pair: a second text that the model reads together with the first.
-        other: another text, to compare the first with.
+        models: models by the name in the page.
+        text: first text of the page.
+        limits: limits of requests and of the store.
+        results: results of corpus runs, by model.
+        pair: second text of a sentence pair.
+        other: text to compare the first text with.
     """
 
     models: Mapping[str, Model]
@@ -121,14 +114,14 @@ class LabService:
     results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
     pair: str = ""
     other: str = ""
-    shelf: TraceStore = field(init=False)
+    store: TraceStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shelf = TraceStore(self.limits)
+        self.store = TraceStore(self.limits)
         self._evidence: dict[str, Evidence] = {}
 
     def page(self) -> str:
-        """The page, with the models, the examples and the first text in it."""
+        """Return the page with the models, the examples and the first text."""
         models = [_described(name, model) for name, model in self.models.items()]
         examples: list[dict[str, object]] = [
             {"title": title, "model": model["name"], "inputs": list(inputs)}
@@ -143,25 +136,25 @@ class LabService:
         start = {"place": "lab", "models": models, "examples": examples, "first": first}
         return make_app({**start, "limits": limits})
 
-    def trace(self, reader: str, wish: TraceRequest) -> dict[str, object]:
-        """Texts as the explorer reads them, and the name by which to ask about them."""
-        model = self.models[wish.model]
-        traces = [_trace(model, one) for one in wish.inputs]
-        evidence = self._evidence_for(wish.model, traces[0])
+    def trace(self, reader: str, request: TraceRequest) -> dict[str, object]:
+        """Trace the inputs; return the explorer's payload and the id of the stored traces."""
+        model = self.models[request.model]
+        traces = [_trace(model, item) for item in request.inputs]
+        evidence = self._evidence_for(request.model, traces[0])
         contents = Contents(neurons=False, evidence=evidence, place="lab")
         payload = make_payload(traces, contents)
-        name = self.shelf.add(reader, traces)
+        name = self.store.add(reader, traces)
         return {"id": name, "header": payload.header, "buffers": packed(payload.buffers)}
 
     def ask(
         self, reader: str, kind: str, request: Mapping[str, object]
     ) -> Mapping[str, object] | bytes:
-        """The answer to a question about kept traces; a row of attention is bare bytes.
+        """Answer a request about stored traces; a row of attention is bare bytes.
 
         Raises:
-            HeadscopeError: the traces are not kept, or do not have what is named.
+            HeadscopeError: the traces are not stored, or lack the requested part.
         """
-        reply: Reply = getattr(self.shelf.find(reader, request.get("id")), kind)(request)
+        reply: Reply = getattr(self.store.find(reader, request.get("id")), kind)(request)
         answer, buffers = reply
         if kind == "row":
             return buffers[0]
@@ -170,8 +163,8 @@ class LabService:
     def measure_effects(
         self, reader: str, request: Mapping[str, object], advance: Callable[[int, int], None]
     ) -> Mapping[str, object]:
-        """What each head does to the prediction; `advance` is told how many heads are done."""
-        answer, buffers = self.shelf.find(reader, request.get("id")).effects(request, advance)
+        """Measure the effect of each head; `advance` gets the number of heads done and in all."""
+        answer, buffers = self.store.find(reader, request.get("id")).effects(request, advance)
         return {**answer, "buffers": packed(buffers)}
 
     def _evidence_for(self, name: str, trace: Trace) -> Evidence | None:
@@ -183,7 +176,7 @@ class LabService:
 
 
 def packed(buffers: Sequence[bytes]) -> list[str]:
-    """Buffers as text."""
+    """Encode buffers in base64."""
     return [base64.b64encode(buffer).decode("ascii") for buffer in buffers]
 
 
@@ -200,5 +193,7 @@ def _described(name: str, model: Model) -> dict[str, str | bool]:
     }
 
 
-def _trace(model: Model, one: Input) -> Trace:
-    return model.trace(one.text, one.pair, target=one.target, generate=one.generate, truncate=False)
+def _trace(model: Model, item: Input) -> Trace:
+    return model.trace(
+        item.text, item.pair, target=item.target, generate=item.generate, truncate=False
+    )
