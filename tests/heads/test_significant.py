@@ -185,3 +185,17 @@ def test_the_honest_score_of_bias_has_an_interval() -> None:
     expected = interval(ratio_jackknife(right[:, 0, 0, 1], cases[:, 1], "logit"))
     assert of_anti == pytest.approx((float(expected.low), float(expected.high)))
     assert of_pro[0] <= pro <= of_pro[1]
+
+
+def test_a_list_is_a_table_for_papers() -> None:
+    rows = (SignificantHead(3, 4, 0.5, (0.4, 0.6), 0.001, 0.01),)
+    heads = SignificantHeads("distance above the mean", "Holm over 2 heads", 2, rows)
+    assert heads.to_dataframe().iloc[0].to_dict() == {
+        "layer": 3, "head": 4, "value": 0.5, "low": 0.4, "high": 0.6, "p": 0.001, "p_adjusted": 0.01,
+    }  # fmt: skip
+    latex = heads.to_latex()
+    assert r"\caption{distance above the mean: 1 of 2 heads (Holm over 2 heads)" in latex
+    assert r"L3 H4 & 0.500 & [0.400, 0.600] & 0.01 \\" in latex
+    empty = SignificantHeads("t", "none", 2, ())
+    assert str(empty) == "t: 0 of 2 heads (none)"
+    assert list(empty.to_dataframe().columns)[:2] == ["layer", "head"]

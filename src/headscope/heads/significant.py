@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.finalize import HEADS
 from headscope.metrics.core.registry import metric_from_dict
-from headscope.notebook import columns_table
 from headscope.results.display import display_of, label_of
 from headscope.results.result import Result
+from headscope.results.table import Table, Value
 from headscope.run.compare import (
     Labeled,
     caution,
@@ -29,10 +28,6 @@ from headscope.statistics.differences import paired, unpaired
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.jackknife import Jackknife
 from headscope.statistics.multiple_testing import benjamini_hochberg
-
-COLUMNS = ("head", "value", "95 % interval", "p, adjusted")
-PRINTED = 12
-"""Maximum heads that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +45,11 @@ class SignificantHead:
 
 
 @dataclass(frozen=True)
-class SignificantHeads:
+class SignificantHeads(Table):
     """Heads, those with the largest value (or difference) first; `print` it."""
+
+    left = ("value", "95 % interval", "p, adjusted")
+    max_printed = 12
 
     title: str
     correction: str
@@ -67,40 +65,42 @@ class SignificantHeads:
     def __iter__(self) -> Iterator[SignificantHead]:
         return iter(self.rows)
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """A row for each head."""
-        columns = ("layer", "head", "value", "low", "high", "p", "p_adjusted")
-        rows = [(r.layer, r.head, r.value, *r.interval, r.p, r.p_adjusted) for r in self.rows]
-        return pd.DataFrame(rows, columns=list(columns))
-
-    def __str__(self) -> str:
-        rows = [COLUMNS, *self._cells()[:PRINTED]]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
-        if len(self) > PRINTED:
-            lines.append(f"… and {len(self) - PRINTED} more: to_dataframe() has all.")
-        return "\n".join(
-            [self._heading, *(lines if self.rows else ()), *filter(None, [self.caution])]
-        )
-
-    def _repr_html_(self) -> str:
-        title = f"{self._heading}. {self.caution}" if self.caution else self._heading
-        return columns_table(title, COLUMNS, self._cells())
-
     @property
-    def _heading(self) -> str:
+    def heading(self) -> str:
+        """Title, number of heads and correction."""
         return f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"
 
-    def _cells(self) -> list[tuple[str, ...]]:
-        return [
-            (
+    @property
+    def caption(self) -> str:
+        """Caption of the LaTeX table."""
+        return f"{self.heading}. 95 % intervals over documents."
+
+    @property
+    def note(self) -> str:
+        """Line below the printed table."""
+        return self.caution
+
+    def columns(self) -> list[str]:
+        """Return the columns of `records`."""
+        return ["layer", "head", "value", "low", "high", "p", "p_adjusted"]
+
+    def records(self) -> list[dict[str, Value]]:
+        """Return one row for each head."""
+        rows = [(r.layer, r.head, r.value, *r.interval, r.p, r.p_adjusted) for r in self.rows]
+        return [dict(zip(self.columns(), row, strict=True)) for row in rows]
+
+    def cells(self) -> list[list[str]]:
+        """Return the headings, then one row for each head."""
+        rows = [
+            [
                 f"L{row.layer} H{row.head}",
                 f"{row.value:.3f}",
                 f"[{row.interval[0]:.3f}, {row.interval[1]:.3f}]",
                 f"{row.p_adjusted:.2g}",
-            )
+            ]
             for row in self.rows
         ]
+        return [["head", "value", "95 % interval", "p, adjusted"], *rows]
 
 
 def significant_heads(

@@ -49,6 +49,11 @@ class Table(ABC):
         """Title, n and correction: the caption in LaTeX."""
 
     @property
+    def heading(self) -> str:
+        """Line above the printed table."""
+        return self.title
+
+    @property
     def note(self) -> str:
         """Line below the printed table."""
         return ""
@@ -81,14 +86,14 @@ class Table(ABC):
     def __str__(self) -> str:
         cells = self.cells()
         end = None if self.max_printed is None else 1 + self.max_printed
-        lines = [self.title, *aligned(cells[:end], self.left)]
+        lines = [self.heading, *(aligned(cells[:end], self.left) if cells[1:] else ())]
         if len(cells[:end]) < len(cells):
             lines.append(f"… and {len(cells) - len(cells[:end])} more: to_dataframe() has all.")
         return "\n".join([*lines, *filter(None, [self.note])])
 
     def _repr_html_(self) -> str:
         header, *rows = self.cells()
-        return columns_table(". ".join(filter(None, [self.title, self.note])), header, rows)
+        return columns_table(". ".join(filter(None, [self.heading, self.note])), header, rows)
 
 
 def latex_table(
