@@ -10,6 +10,7 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import InputError, UnknownName
+from headscope.heads.significant import SignificantHead, SignificantHeads
 from headscope.model.model import Model
 from headscope.probes.tables import crossfit_scores
 from headscope.results.result import Result
@@ -190,9 +191,9 @@ def test_the_honest_score_of_bias_has_an_interval() -> None:
 def test_a_list_is_a_table_for_papers() -> None:
     rows = (SignificantHead(3, 4, 0.5, (0.4, 0.6), 0.001, 0.01),)
     heads = SignificantHeads("distance above the mean", "Holm over 2 heads", 2, rows)
-    assert heads.to_dataframe().iloc[0].to_dict() == {
-        "layer": 3, "head": 4, "value": 0.5, "low": 0.4, "high": 0.6, "p": 0.001, "p_adjusted": 0.01,
-    }  # fmt: skip
+    columns = ["layer", "head", "value", "low", "high", "p", "p_adjusted"]
+    row = dict(zip(columns, (3, 4, 0.5, 0.4, 0.6, 0.001, 0.01), strict=True))
+    assert heads.to_dataframe().iloc[0].to_dict() == row
     latex = heads.to_latex()
     assert r"\caption{distance above the mean: 1 of 2 heads (Holm over 2 heads)" in latex
     assert r"L3 H4 & 0.500 & [0.400, 0.600] & 0.01 \\" in latex
