@@ -190,7 +190,7 @@ def check_rows(weights: np.ndarray) -> None:
     if highest > MAX_ROW_SUM:
         warn(
             f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
-            "are taken as they are.",
+            "are taken as they are."
         )
 
 
