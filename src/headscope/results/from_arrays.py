@@ -146,7 +146,7 @@ def stacked_attention(attention: object) -> np.ndarray:
         if not layers:
             raise InputError(
                 "There is no attention: the sequence of layers is empty. outputs[-1] of a model is "
-                "its cross-attention, which this model lacks. Use outputs.attentions."
+                "its cross-attention, which this model lacks: say outputs.attentions."
             )
         shapes = {layer.shape for layer in layers}
         if len(shapes) > 1:
