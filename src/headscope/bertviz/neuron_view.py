@@ -24,18 +24,18 @@ def show(
     head: int | None = None,
     html_action: str = "view",
 ) -> HTML | None:
-    """Show how queries and keys make attention, as BertViz's `neuron_view.show` does.
+    """Show queries and keys of a head, as BertViz's `neuron_view.show` does.
 
     Args:
-        model: any transformers model (BertViz needs one of its own four classes).
-        model_type: ignored; it is here because BertViz's signature has it.
+        model: any transformers model (BertViz accepts four classes).
+        model_type: ignored; part of BertViz's signature.
         tokenizer: the model's tokenizer.
         sentence_a: the text.
-        sentence_b: a second text for models that take pairs.
+        sentence_b: second text of a pair.
         display_mode: `light`, `dark`, or `auto` to follow the notebook.
-        layer: the layer to open; the first by default.
-        head: the head to open; the first by default.
-        html_action: `view` shows it here, `return` returns an `IPython.display.HTML`.
+        layer: layer to open; the first by default.
+        head: head to open; the first by default.
+        html_action: `view` shows the page, `return` returns an `IPython.display.HTML`.
     """
     del model_type
     if not sentence_a:

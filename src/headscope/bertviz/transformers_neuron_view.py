@@ -1,7 +1,7 @@
-"""The classes that BertViz's neuron view vendors, under the same names, as transformers has them.
+"""Classes of transformers under the names of BertViz's `transformers_neuron_view`.
 
-BertViz carries copies of old model code because its neuron view reads queries and keys out of
-them. headscope reads them out of any model, so `BertModel` here is transformers' own.
+BertViz vendors old model code to read queries and keys. headscope reads them from any model, so
+`BertModel` here is the class of transformers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 
 
 def __getattr__(name: str) -> object:
-    """The class of this name in the installed transformers."""
+    """Return the class of this name from transformers."""
     if name.startswith("_"):
         raise AttributeError(name)
     transformers = importlib.import_module("transformers")
@@ -18,7 +18,6 @@ def __getattr__(name: str) -> object:
         return getattr(transformers, name)
     except AttributeError as error:
         raise AttributeError(
-            f"{name} is not in transformers {transformers.__version__}: the families that BertViz "
-            "copied and transformers has dropped are gone here too. neuron_view.show takes any "
+            f"{name} is not in transformers {transformers.__version__}. neuron_view.show takes any "
             "model: load one with transformers.AutoModel.from_pretrained(…)."
         ) from error

@@ -332,11 +332,7 @@ class _EffectRun:
     block: BlockName
 
     def run(
-        self,
-        text: str,
-        target: AnswerArgument,
-        foil: FoilArgument,
-        advance: Callable[[int], None],
+        self, text: str, target: AnswerArgument, foil: FoilArgument, advance: Callable[[int], None]
     ) -> _TextEffects:
         """Return the effects on one text."""
         self._reject_unused(target, foil)

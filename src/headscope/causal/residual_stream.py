@@ -233,7 +233,7 @@ def refuse_half_precision(model: Model) -> None:
 def refusal(model: Model, reason: str) -> TapUnsupported:
     """Return the error for an architecture whose stream cannot be decomposed."""
     return TapUnsupported(
-        f"{model.name} ({model.info.family}) cannot be taken apart into what each part adds: "
+        f"{model.name} ({model.info.family}) cannot be decomposed into contributions: "
         f"{reason}. hs.effects, which runs the model without a head, works for it."
     )
 

@@ -22,13 +22,7 @@ from headscope.causal.readout import (
     require_two_tokens,
 )
 from headscope.errors import InputError, MissingObjective
-from headscope.model.logits import (
-    KINDS,
-    N_ANSWERS,
-    answer_names,
-    are_exclusive,
-    has_probabilities,
-)
+from headscope.model.logits import KINDS, N_ANSWERS, answer_names, are_exclusive, has_probabilities
 from headscope.model.model import Model
 from headscope.results.effect_data import COSINE_DISTANCE, HeadEffects
 from headscope.results.trace import Trace

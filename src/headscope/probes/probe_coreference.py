@@ -72,7 +72,7 @@ def probe_coreference(
     if corpus.unit == "sentence":
         warn(
             f"{corpus.name} is read by sentence, so antecedents in earlier sentences cannot be "
-            'found. For whole documents pass corpus.by("document").',
+            'found. For whole documents pass corpus.by("document").'
         )
     limits = [limit for limit in (max_tokens, model.info.max_length) if limit is not None]
     cut = cut_documents(model, corpus, min(limits)) if limits else corpus

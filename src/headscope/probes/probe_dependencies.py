@@ -194,10 +194,8 @@ def examples_of(
     layer: int | None = None,
     head: int | None = None,
     direction: str | None = None,
-    right: int = 3,
-    wrong: int = 3,
-    max_words: int = 16,
     block: BlockName | None = None,
+    **limits: int,
 ) -> ProbeExamples:
     """Return sentences of a relation under a head. See `Result.examples`."""
     if "accuracy" not in result:
@@ -225,9 +223,7 @@ def examples_of(
         relation,
         direction=direction,
         possessive=metric["possessive"],
-        right=right,
-        wrong=wrong,
-        max_words=max_words,
         block=block,
+        **limits,
         over=result.provenance["settings"].get("over", "attention"),
     )

@@ -59,7 +59,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
-    """The best head for one relation or kind of mention."""
+    """Best head for one relation or kind of mention."""
 
     label: str
     cases: int

@@ -299,11 +299,7 @@ def train_probe(
         "edges": list(reader.edges),
         "seed": seed,
         "threads": torch.get_num_threads(),
-        "options": {
-            **asdict(options),
-            "max_tokens": reader.settings.max_tokens,
-            "over": over,
-        },
+        "options": {**asdict(options), "max_tokens": reader.settings.max_tokens, "over": over},
         "vectors": words.describe() if words else None,
         **{name: _counts(treebanks[name], surveyed[name], words) for name in treebanks},
         "is_streamed": cache is False,
@@ -391,7 +387,7 @@ def _warn_if_unfinished(log: list[Epoch]) -> None:
         warn(
             f"The probe has not converged: in the last of {len(log)} epochs its loss still fell by "
             f"{fall:.1%}, to {log[-1].loss:.3f} nats. Its score is a lower bound; give more "
-            f"epochs (epochs={2 * len(log)}) or more sentences.",
+            f"epochs (epochs={2 * len(log)}) or more sentences."
         )
 
 

@@ -197,7 +197,7 @@ def read_media(data: xr.Dataset) -> Media:
     return Media(images, sound, int(data.attrs["rate"]))
 
 
-def media_token_table(media_tokens: Sequence[MediaToken | None]) -> np.ndarray:
+def piece_table(media_tokens: Sequence[MediaToken | None]) -> np.ndarray:
     """Return a row of numbers for each token."""
     table = np.zeros((len(media_tokens), N_FIELDS))
     for row, token in zip(table, media_tokens, strict=True):
@@ -209,8 +209,8 @@ def media_token_table(media_tokens: Sequence[MediaToken | None]) -> np.ndarray:
     return table
 
 
-def read_media_tokens(table: np.ndarray) -> tuple[MediaToken | None, ...]:
-    """Read the table of `media_token_table`."""
+def read_pieces(table: np.ndarray) -> tuple[MediaToken | None, ...]:
+    """Read the table of `piece_table`."""
     if table.ndim != 2 or table.shape[1] != N_FIELDS or not np.isfinite(table).all():
         raise FileFormatError(f"Pieces have shape {table.shape}; expected (token, {N_FIELDS}).")
     return tuple(_media_token([float(x) for x in row]) for row in table)
@@ -345,7 +345,7 @@ def _token_dataset(tokens: Tokens, hidden: xr.DataArray | None) -> xr.Dataset:
         offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
         variables["offsets"] = (("query", "edge"), offsets)
     if tokens.media_tokens:
-        variables["pieces"] = (("query", "field"), media_token_table(tokens.media_tokens))
+        variables["pieces"] = (("query", "field"), piece_table(tokens.media_tokens))
     dataset = xr.Dataset(variables)
     return dataset if hidden is None else dataset.assign(hidden=hidden)
 
@@ -366,7 +366,7 @@ def _tokens(data: xr.Dataset) -> Tokens:
         ids=ids,
         segments=segments,
         words=words,
-        media_tokens=read_media_tokens(data["pieces"].values) if "pieces" in data else (),
+        media_tokens=read_pieces(data["pieces"].values) if "pieces" in data else (),
     )
 
 

@@ -146,7 +146,7 @@ def stacked_attention(attention: object) -> np.ndarray:
         if not layers:
             raise InputError(
                 "There is no attention: the sequence of layers is empty. outputs[-1] of a model is "
-                "its cross-attention, which this model lacks. Use outputs.attentions."
+                "its cross-attention, which this model lacks: say outputs.attentions."
             )
         shapes = {layer.shape for layer in layers}
         if len(shapes) > 1:
@@ -190,7 +190,7 @@ def check_rows(weights: np.ndarray) -> None:
     if highest > MAX_ROW_SUM:
         warn(
             f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
-            "are taken as they are.",
+            "are taken as they are."
         )
 
 

@@ -506,11 +506,7 @@ class Result:
         return report([self, *others], path, title=title, pages=pages)
 
     def export(
-        self,
-        form: str,
-        folder: str | os.PathLike[str],
-        *,
-        block: str | None = None,
+        self, form: str, folder: str | os.PathLike[str], *, block: str | None = None
     ) -> Path:
         """Write the result as files of another tool.
 

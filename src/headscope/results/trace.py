@@ -480,28 +480,14 @@ class Trace:
                 ("This one attends back from the pronoun.", {"layer": 9, "head": 3, "word": 8}),
             ])
 
-        `headscope.save_page` puts several traces into one page. Parameters that are not listed are
-        those of `explore`.
+        `headscope.save_page` puts several traces into one page. The arguments are those of
+        `explore`, with `path`, the file to write, and three more:
 
-        Args:
-            path: file to write; it appears when complete.
-            other: second trace to compare with.
-            view: see `explore`.
-            block: see `explore`.
-            layer: see `explore`.
-            heads: see `explore`.
-            queries: see `explore`.
-            neurons: whether to include queries, keys and values, or the layers to include; by
-                default those of the opening head and of the story.
-            titles: see `explore`.
-            theme: `auto` (as the reader's system), `light` or `dark`.
-            story: captions, each with its selection: `layer`, `head`, `block`, `word`, `key`,
-                `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so
-                on; or a URL fragment copied from a page.
-            evidence: see `explore`.
-            effects: store the effect of each head, which needs the model (see `with_effects`).
-            hidden: whether to include hidden states besides queries, keys and values.
-            over: see `explore`.
+        - `story`: captions, each with its selection: `layer`, `head`, `block`, `word`, `key`,
+          `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so on; or a
+          URL fragment copied from a page. `neurons` includes the layers of the story by default.
+        - `effects`: store the effect of each head, which needs the model (see `with_effects`).
+        - `hidden`: include hidden states besides queries, keys and values.
         """
         from headscope.page.save_page import save_page
         from headscope.page.selection import make_selection

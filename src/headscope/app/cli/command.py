@@ -91,7 +91,7 @@ _COMMON = {
 _LOADING = {
     "allow_pickle": Annotated[
         bool, typer.Option("--allow-pickle", help="Read .bin weights if there are no others.")
-    ],
+    ]
 }
 """Options of commands that have an option `device`."""
 

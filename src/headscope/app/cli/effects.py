@@ -96,10 +96,7 @@ def effects(
 
 
 def _answer(
-    array: xr.DataArray,
-    top: int,
-    inputs: dict[str, object],
-    estimates: xr.DataArray | None = None,
+    array: xr.DataArray, top: int, inputs: dict[str, object], estimates: xr.DataArray | None = None
 ) -> CommandResult:
     """Return the heads with the largest effects.
 

@@ -89,11 +89,7 @@ def coreference(
         documents = run.open_corpus(corpus, "document")
     else:
         documents = hs.read(
-            corpus,
-            coreference=brackets,
-            sample=run.sample,
-            seed=run.seed,
-            on_error=run.on_error,
+            corpus, coreference=brackets, sample=run.sample, seed=run.seed, on_error=run.on_error
         )
     result = hs.probe_coreference(
         run.load_model(),
@@ -112,8 +108,7 @@ def bias(
     model: options.ModelOption = "minilm",
     device: options.DeviceOption = None,
     heads: Annotated[
-        Path | None,
-        typer.Option(help="A run of `probe coreference`: shows its best heads."),
+        Path | None, typer.Option(help="A run of `probe coreference`: shows its best heads.")
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many heads to show.")] = 5,
     over: options.OverOption = "attention",

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 def serve(
     model: Annotated[
-        list[str] | None,
-        typer.Option(help="Packaged model, folder or hub id; may be given again."),
+        list[str] | None, typer.Option(help="Packaged model, folder or hub id; may be given again.")
     ] = None,
     text: Annotated[str, typer.Option(help="The text to show first.")] = "",
-    pair: Annotated[str, typer.Option(help="A second text beside it.")] = "",
+    pair: Annotated[str, typer.Option(help="The second text of a sentence pair.")] = "",
     compare: Annotated[str, typer.Option(help="Another text to compare it with.")] = "",
     evidence: options.EvidenceOption = None,
     device: options.DeviceOption = None,

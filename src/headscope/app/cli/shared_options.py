@@ -35,7 +35,7 @@ ModelOption = Annotated[str, typer.Option(help="Packaged model, folder or hub id
 DeviceOption = Annotated[
     str | None, typer.Option(help="Where to run the model: cpu, cuda, cuda:1, mps.")
 ]
-UnitOption = Annotated[UnitName, typer.Option(help="What counts as one document.")]
+UnitOption = Annotated[UnitName, typer.Option(help="Unit of one document.")]
 SampleOption = Annotated[int | None, typer.Option(min=1, help="Draw this many random documents.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 SegmentsOption = Annotated[

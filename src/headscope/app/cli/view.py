@@ -21,7 +21,7 @@ def view(
     pair: Annotated[str | None, typer.Option(help="The second text of a sentence pair.")] = None,
     compare: Annotated[str | None, typer.Option(help="Another text to compare it with.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="What the decoder of an encoder-decoder reads.")
+        str | None, typer.Option(help="Text for the decoder of an encoder-decoder.")
     ] = None,
     generate: Annotated[int, typer.Option(min=0, help="How many tokens the model may add.")] = 0,
     image: Annotated[

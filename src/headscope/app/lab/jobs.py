@@ -65,10 +65,7 @@ class JobQueue:
         self._stops: set[threading.Event] = set()
 
     async def run(
-        self,
-        job: Callable[[], T],
-        is_gone: Callable[[], Awaitable[bool]],
-        seconds: float,
+        self, job: Callable[[], T], is_gone: Callable[[], Awaitable[bool]], seconds: float
     ) -> T:
         """Run a job in the queue's thread and return its value.
 
