@@ -91,8 +91,19 @@ def test_wrong_descriptions_are_refused_first(
         hs.analyze(tiny_bert, TEXTS, ["distance", variant(**members)])
 
 
-class _Undecorated(Plain):
-    """A class without its own decorator."""
+class _Undecorated(hs.RatioMetric):
+    """A class without a decorator."""
+
+    name = "undecorated"
+    paper = units = "none"
+    rows = Plain.rows
+
+
+class _Extended(Plain):
+    """A subclass with a field, but without a decorator."""
+
+    name = "extended"
+    reach: int = 3
 
 
 @dataclass
@@ -116,6 +127,7 @@ class _Listed(Plain):
     ("metric", "message"),
     [
         (_Undecorated, r"is not a dataclass\. Write @dataclass\(frozen=True\)"),
+        (_Extended, r"_Extended adds the field 'reach' without the decorator\. Write @dataclass"),
         (_Thawed, r"not a frozen one\. Write @dataclass\(frozen=True\) directly above"),
         (_Listed, r"_Listed\.seen is a list, which can change.* use a tuple"),
         (lambda: variant(cache={}), r"Variant\.cache is a dict, which can change"),

@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
+from headscope.metrics import (
+    coreference,
+    dependencies,
+    divergence,
+    entropy,
+    exemplars,
+    gradients,
+    induction,
+    surface,
+    tags,
+    variability,
+)
 from headscope.metrics.core.contract import Metric
-from headscope.metrics.coreference import Bias, CorefAccuracy, CorefBaseline
-from headscope.metrics.dependencies import (
-    DepAccuracy,
-    DepAlignment,
-    DepBaseline,
-    DepBaselineByParent,
-    DepByDistance,
-    DepOffset,
-    DepSpan,
-    DepTypeTo,
-)
-from headscope.metrics.divergence import JensenShannon
-from headscope.metrics.entropy import Entropy, FirstEntropy, RowEntropy, UniformEntropy
-from headscope.metrics.exemplars import Exemplars, HeadSamples
-from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
-from headscope.metrics.induction import DuplicateToken, Induction
-from headscope.metrics.surface import (
-    ClassShare,
-    Distance,
-    NullShare,
-    OffsetShare,
-    SepFromOther,
-    SepFromSep,
-    SinkRate,
-    TokensPerDocument,
-)
-from headscope.metrics.tags import PosFrom, PosTo
-from headscope.metrics.variability import Variability
 
-OURS: tuple[type[Metric], ...] = (
-    TokensPerDocument,
-    NullShare,
-    PosTo,
-    PosFrom,
-    DepAlignment,
-    DepBaseline,
-    DepBaselineByParent,
-    DepTypeTo,
-    DepByDistance,
-    DepSpan,
-    Variability,
-    Distance,
-    Entropy,
-    Exemplars,
-    HeadSamples,
-    OffsetShare,
-    ClassShare,
-    SepFromSep,
-    SepFromOther,
-    RowEntropy,
-    FirstEntropy,
-    UniformEntropy,
-    SinkRate,
-    DuplicateToken,
-    Induction,
-    JensenShannon,
-    Importance,
-    RemovalEstimate,
-    Loss,
-    DepAccuracy,
-    DepOffset,
-    CorefAccuracy,
-    CorefBaseline,
-    Bias,
+_METRICS: tuple[type[Metric], ...] = (
+    surface.TokensPerDocument,
+    surface.NullShare,
+    tags.PosTo,
+    tags.PosFrom,
+    dependencies.DepAlignment,
+    dependencies.DepBaseline,
+    dependencies.DepBaselineByParent,
+    dependencies.DepTypeTo,
+    dependencies.DepByDistance,
+    dependencies.DepSpan,
+    variability.Variability,
+    surface.Distance,
+    entropy.Entropy,
+    exemplars.Exemplars,
+    exemplars.HeadSamples,
+    surface.OffsetShare,
+    surface.ClassShare,
+    surface.SepFromSep,
+    surface.SepFromOther,
+    entropy.RowEntropy,
+    entropy.FirstEntropy,
+    entropy.UniformEntropy,
+    surface.SinkRate,
+    induction.DuplicateToken,
+    induction.Induction,
+    divergence.JensenShannon,
+    gradients.Importance,
+    gradients.RemovalEstimate,
+    gradients.Loss,
+    dependencies.DepAccuracy,
+    dependencies.DepOffset,
+    coreference.CorefAccuracy,
+    coreference.CorefBaseline,
+    coreference.Bias,
 )
 
-METRICS = {metric.name: metric for metric in OURS}
+METRICS = {metric.name: metric for metric in _METRICS}
 """Metrics by name, in the order of results."""
 
 VIG_BELINKOV = tuple(

@@ -157,7 +157,6 @@ class Variability(MergedMetric):
         return {self.name: jackknife_from_values(value, without, sizes, "logit")}
 
     def _ratio(self, state: State) -> np.ndarray:
-        """`layer head`: return the ratio over all documents."""
         n_layers, n_documents, n_heads, n_pairs = state["values"].shape
         ratio = np.full((n_layers, n_heads), np.nan)
         for layer, values in enumerate(state["values"]):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headscope.statistics.intervals import (
+    Interval,
     conservative_t,
     hall_inverse,
     is_enough,
@@ -17,21 +18,12 @@ from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Jackknife, sub
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Interval):
     """Left minus right, with its interval and the p value of no difference."""
 
     value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
     p: np.ndarray
     """Two-sided p of this value alone. Correct it in lists (`multiple_testing`)."""
-    documents: np.ndarray
-    """Effective number of documents, df + 1; NaN without an interval."""
-
-    @property
-    def bounds(self) -> np.ndarray:
-        """`bound …`."""
-        return np.stack((self.low, self.high))
 
 
 def paired(left: Jackknife, right: Jackknife) -> Difference:
@@ -78,7 +70,7 @@ def _difference(
     with np.errstate(divide="ignore", invalid="ignore"):
         p = t_two_sided(conservative_t(value / error, skewness), df)
     p = np.where((value == 0) & np.isfinite(df), 1.0, p)
-    return Difference(value, low, high, p, df + 1)
+    return Difference(low, high, df + 1, value, p)
 
 
 N_PERMUTATIONS = 1999

@@ -273,7 +273,6 @@ def _student(estimate: Jackknife, threshold: np.ndarray | float) -> tuple[np.nda
 
 
 def _transformed(value: np.ndarray, scale: Scale) -> tuple[np.ndarray, np.ndarray]:
-    """g(θ) and g′(θ)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if scale == "logit":
             return np.log(value / (1 - value)), 1 / (value * (1 - value))

@@ -292,7 +292,6 @@ def _numbers(document: Document, mention: Headed, features: dict[str, str]) -> f
 
 
 def _has_s(mention: Headed) -> bool:
-    """Return whether the head word has a plural ending."""
     form = mention.form
     is_other = form in SINGULARS or form.endswith(("ss", "us", "is"))
     return form.endswith("s") and len(form) > 3 and not is_other

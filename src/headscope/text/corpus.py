@@ -283,7 +283,6 @@ class Corpus:
         return self.summary().hash
 
     def _of_source(self, report: ReadLog) -> Iterator[Document]:
-        """Yield all documents, sampled or not."""
         return self.source.documents(self.unit or "document", report)
 
     def _check_small(self, problem: str) -> None:
@@ -296,21 +295,19 @@ class Corpus:
     def _summarize(self) -> Summary:
         report = ReadLog(self.on_error)
         content = hashlib.sha256()
-        documents = sentences = words = mentions = clusters = 0
+        names = ("documents", "sentences", "words", "mentions", "clusters")
+        counts = dict.fromkeys(names, 0)
         for document in self.read(report):
             content.update(document.digest().encode())
-            documents += 1
-            sentences += len(document.sentences)
-            words += len(document)
-            mentions += len(document.mentions)
-            clusters += len(document.clusters())
+            counts["documents"] += 1
+            counts["sentences"] += len(document.sentences)
+            counts["words"] += len(document)
+            counts["mentions"] += len(document.mentions)
+            counts["clusters"] += len(document.clusters())
+        drawn_from = self._known.drawn_from
         return Summary(
-            documents=documents,
-            sentences=sentences,
-            words=words,
-            mentions=mentions,
-            clusters=clusters,
-            drawn_from=documents if self._known.drawn_from is None else self._known.drawn_from,
+            **counts,
+            drawn_from=counts["documents"] if drawn_from is None else drawn_from,
             hash=content.hexdigest(),
             skipped=dict(report.counts),
             messages=tuple(report.messages),

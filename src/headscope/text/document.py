@@ -348,7 +348,6 @@ class Document:
             yield replace(piece, part_of=self.part_of or self.id)
 
     def _guess(self) -> tuple[Span, ...]:
-        """Return probable sentences as word ranges."""
         ends = [end for _, end in split_sentences(self.text)]
         sentence = [bisect_right(ends, start) for start, _ in self.spans]
         edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]

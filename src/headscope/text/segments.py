@@ -135,7 +135,6 @@ def _segment(pieces: list[tuple[Document, int]], number: int) -> Iterator[Segmen
 
 
 def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
-    """Join pieces of one document with a space."""
     if len(pieces) == 1:
         return replace(pieces[0], id=name, part_of=part_of)
     offset = words = 0

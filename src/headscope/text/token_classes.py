@@ -62,7 +62,6 @@ def is_repeated(shares: xr.DataArray) -> bool:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _classes_of(token: str) -> tuple[str, ...]:
-    """Return the classes of a token that is not special."""
     if not is_punctuation(token):
         return (REST,)
     return (PUNCTUATION, PERIOD_OR_COMMA) if _bare(token) in (".", ",") else (PUNCTUATION,)

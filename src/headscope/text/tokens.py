@@ -244,11 +244,8 @@ class Tokens:
         words = [NO_WORD] * len(self)
         word_texts: list[str] = []
         if self.offsets is None:
-            plain = [i for i, is_special in enumerate(self.special) if not is_special]
-            for word, i in enumerate(plain):
-                words[i] = word
-            word_texts = [self.tokens[i].strip() for i in plain]
-            return replace(self, words=tuple(words), word_texts=tuple(word_texts))
+            plain = Tokens.of(self.tokens, special=self.special)
+            return replace(self, words=plain.words, word_texts=plain.word_texts)
         for number, text in enumerate(self.texts):
             spans = split_words(text)
             inside = [
@@ -338,7 +335,6 @@ class Tokens:
 
 
 def _check_strings(tokens: Sequence[str]) -> int:
-    """Return the number of tokens after checking that all are strings."""
     listed = list(tokens) if isinstance(tokens, Iterable) else [tokens]
     for number, token in enumerate(listed):
         if not isinstance(token, str):

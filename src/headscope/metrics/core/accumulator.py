@@ -205,7 +205,6 @@ class Accumulator:
         kind: _MetricInput,
         measured: _BatchSums,
     ) -> None:
-        """Measure one layer, several at once, or the text alone."""
         rows: list[Tensor] = []
         places = [_StateKey(layer_data.block, layer, kind) for layer in layers]
         for metric in self._metrics_of(layer_data.block, kind):
@@ -227,7 +226,6 @@ class Accumulator:
                 measured.rows[place] = _RatioTable(shapes, table)
 
     def _metrics_of(self, block: str, kind: _MetricInput) -> list[Metric]:
-        """Return the metrics with this input in a block."""
         if (block, kind) not in self._by_input:
             self._by_input[block, kind] = [
                 metric
@@ -237,7 +235,6 @@ class Accumulator:
         return self._by_input[block, kind]
 
     def _reductions(self, block: str) -> tuple[Reduction, ...]:
-        """Return the reductions that the metrics of a block name, each once."""
         metrics = self._metrics_of(block, "reductions")
         return tuple(dict.fromkeys(d for metric in metrics for d in metric.reductions))
 
@@ -302,7 +299,6 @@ class Accumulator:
         return states
 
     def _places(self) -> Iterator[tuple[str, int]]:
-        """Yield blocks and layers that have states."""
         for place in (*self._sums, *(place for place, _ in self._waiting)):
             yield place.block, place.layer
         for block, layers, _ in self._added:

@@ -372,13 +372,18 @@ class RatioMetric(Metric):
         count = self.count_variable(heads)
         if not self._has_by_layer:
             return ratio, count
-        return ratio, count, self.variable(self._by_layer, ("layer", *self.dims), title="")
+        by_layer = self.variable(f"{self.name}_by_layer", ("layer", *self.dims), title="")
+        return ratio, count, by_layer
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return numerator over denominator, summed over buckets."""
-        bucket = self._bucket_axis
-        sums = {name: array.sum(axis=bucket) for name, array in state.items()}
-        return {f"{self.name}_count": sums["count"], **self._values(sums, bucket)}
+        axis = self._bucket_axis
+        numerator, denominator, count = (state[name].sum(axis) for name in RATIO_ARRAYS)
+        values = {f"{self.name}_count": count, self.name: self._ratio(numerator, denominator)}
+        if self._has_by_layer:  # after the sum, heads are on the axis of buckets
+            by_layer = self._ratio(numerator.sum(axis), denominator.sum(axis))
+            values[f"{self.name}_by_layer"] = by_layer
+        return values
 
     @final
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
@@ -389,7 +394,7 @@ class RatioMetric(Metric):
         jackknives = {self.name: self._jackknife(numerator, denominator)}
         if self._has_by_layer:
             head = bucket + 1
-            jackknives[self._by_layer] = self._jackknife(
+            jackknives[f"{self.name}_by_layer"] = self._jackknife(
                 numerator.sum(axis=head), denominator.sum(axis=head)
             )
         return jackknives
@@ -407,21 +412,8 @@ class RatioMetric(Metric):
         return self._has_heads and self.has_layer_ratio
 
     @property
-    def _by_layer(self) -> str:
-        return f"{self.name}_by_layer"
-
-    @property
     def _bucket_axis(self) -> int:
         return 1 if self._has_heads else 0
-
-    def _values(self, sums: State, head_axis: int) -> dict[str, np.ndarray]:
-        numerator, denominator = sums["numerator"], sums["denominator"]
-        values = {self.name: self._ratio(numerator, denominator)}
-        if self._has_by_layer:
-            values[self._by_layer] = self._ratio(
-                numerator.sum(axis=head_axis), denominator.sum(axis=head_axis)
-            )
-        return values
 
     def _ratio(self, numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
         denominator = self._spread(denominator)
@@ -430,6 +422,5 @@ class RatioMetric(Metric):
         return ratio
 
     def _spread(self, denominator: np.ndarray) -> np.ndarray:
-        """Return the denominator with all axes of the numerator."""
         missing = len(self.dims) - len(self.denominator_dims)
         return denominator.reshape(denominator.shape + (1,) * missing)

@@ -11,7 +11,6 @@ from headscope.batch import Axes
 from headscope.metrics.core.contract import LayersMetric, Metric, State, attribute_errors
 from headscope.results.display import METHOD
 from headscope.statistics.correlation import correlation_interval, pearson, within_layers
-from headscope.statistics.differences import Difference
 from headscope.statistics.intervals import BOUNDS, Interval, interval
 from headscope.statistics.jackknife import Jackknife, is_dominated, largest_share
 
@@ -116,7 +115,6 @@ def _dataset(
 def _values(
     metric: Metric, state: State, axes: Axes, labels: Labels, jackknives: Mapping[str, Jackknife]
 ) -> dict[str, xr.DataArray]:
-    """Return the variables that a metric describes, and their means over heads."""
     variables = {variable.name: variable for variable in metric.variables()}
     arrays: dict[str, xr.DataArray] = {}
     for name, values in metric.finalize(state, axes).items():
@@ -152,7 +150,7 @@ def _intervals(
 
 
 def labeled_interval(
-    name: str, array: xr.DataArray, estimate: Interval | Difference, units: str
+    name: str, array: xr.DataArray, estimate: Interval, units: str
 ) -> dict[str, xr.DataArray]:
     """Return the bounds of a variable and its effective number of documents, with its axes."""
     coords = {dim: array[dim] for dim in array.dims if dim in array.coords}

@@ -257,7 +257,6 @@ class JoinedLayers:
 
 
 def _is_same(left: Tensor, right: Tensor) -> bool:
-    """Return whether two tensors are equal, NaN included."""
     return torch.equal(left, right) or torch.equal(left.nan_to_num(), right.nan_to_num())
 
 

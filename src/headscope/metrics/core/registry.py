@@ -63,7 +63,7 @@ def register_metric(metric: M) -> M:
         InputError: it is not a metric, is abstract or mutable, or its name is taken.
     """
     if not (isinstance(metric, type) and issubclass(metric, Metric)):
-        raise InputError(f"Expected a class derived from headscope.Metric, not {metric!r}.")
+        raise InputError(f"A metric is a class derived from headscope.Metric, not {metric!r}.")
     if not issubclass(metric, KINDS):
         kinds = ", ".join(kind.__name__ for kind in KINDS)
         raise InputError(f"{metric.__name__} should derive from one of {kinds}.")
@@ -87,9 +87,17 @@ def register_metric(metric: M) -> M:
 def _check_frozen(metric: type[Metric]) -> None:
     """Refuse a class with state: its values would depend on the worker and the order of batches."""
     cls = metric.__name__
-    parameters = vars(metric).get("__dataclass_params__")
-    if parameters is None or not parameters.frozen:
-        problem = "is a dataclass, but not a frozen one" if parameters else "is not a dataclass"
+    parameters = getattr(metric, "__dataclass_params__", None)
+    problem = ""
+    if parameters is None:
+        problem = "is not a dataclass"
+    elif not parameters.frozen:
+        problem = "is a dataclass, but not a frozen one"
+    elif "__dataclass_params__" not in vars(metric):
+        annotations = vars(metric).get("__annotations__", {})
+        fields = [name for name, kind in annotations.items() if "ClassVar" not in str(kind)]
+        problem = f"adds the field {fields[0]!r} without the decorator" if fields else ""
+    if problem:
         raise InputError(
             f"{cls} {problem}. Write @dataclass(frozen=True) directly above `class {cls}` "
             "(below @register_metric). Its fields are the metric's options."
@@ -329,7 +337,6 @@ def _options(metric: Metric) -> dict[str, object]:
 
 
 def _frozen(value: object) -> Any:
-    """Convert lists to tuples, at every depth."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 

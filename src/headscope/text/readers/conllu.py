@@ -224,7 +224,6 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
 
 
 def _forms(rows: list[tuple[int, str]]) -> dict[str, str]:
-    """Return the form of each row, by its id."""
     split = (row.split("\t", 2) for _, row in rows)
     return {columns[0]: columns[1] for columns in split if len(columns) > 1}
 

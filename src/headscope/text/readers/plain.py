@@ -45,24 +45,20 @@ class PlainReader(Reader):
 
 
 def _whole(blocks: Iterator[str], stem: str) -> Iterator[Document]:
-    texts: list[str] = []
-    words: list[str] = []
+    texts = list(blocks)
     spans: list[Span] = []
     paragraphs: list[Span] = []
     offset = 0
-    for text in blocks:
-        first = len(words)
-        for start, end in split_words(text):
-            words.append(text[start:end])
-            spans.append((start + offset, end + offset))
-        if len(words) > first:
-            paragraphs.append((first, len(words)))
-        texts.append(text)
+    for text in texts:
+        first = len(spans)
+        spans += [(start + offset, end + offset) for start, end in split_words(text)]
+        if len(spans) > first:
+            paragraphs.append((first, len(spans)))
         offset += len(text) + 2
     if texts:
-        yield Document(
-            stem, "\n\n".join(texts), tuple(words), tuple(spans), paragraphs=tuple(paragraphs)
-        )
+        whole = "\n\n".join(texts)
+        words = tuple(whole[start:end] for start, end in spans)
+        yield Document(stem, whole, words, tuple(spans), paragraphs=tuple(paragraphs))
 
 
 def _has_blocks(start: list[tuple[int, str | FileFormatError]]) -> bool:

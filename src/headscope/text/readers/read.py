@@ -415,7 +415,6 @@ def _guarded(
 
 
 def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:
-    """Return whether the source is the name of a file or folder, or a list of paths."""
     if isinstance(source, list | tuple):
         return bool(source) and all(isinstance(item, Path) for item in source)
     return isinstance(source, str | Path)

@@ -96,15 +96,14 @@ def read_lines(path: Path) -> Lines:
         is_gzip = start == b"\x1f\x8b"
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if is_gzip else raw)
         number = unfolded = 0
-        is_inside = False  # of a line that is too long, the rest of which is not kept
+        is_inside = False  # in the rest of a line that is too long
         try:
             while line := stream.readline(LONGEST_LINE):
                 unfolded += len(line)
                 if is_gzip and unfolded > max(EXPANSION_FROM, MAX_EXPANSION * raw.tell()):
                     raise FileFormatError(
-                        f"{path} unfolds to more than {MAX_EXPANSION} times its size, as text "
-                        f"does not (line {number + 1}). Unpack it, look at it, and read the "
-                        "unpacked file if it is text."
+                        f"{path} unfolds to more than {MAX_EXPANSION} times its size (line "
+                        f"{number + 1}), unlike text. Unpack it, and read it if it is text."
                     )
                 was_inside, is_inside = is_inside, not line.endswith(b"\n")
                 if was_inside:
@@ -119,16 +118,8 @@ def read_lines(path: Path) -> Lines:
                 try:
                     yield number, line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
-                    yield (
-                        number,
-                        broken(
-                            str(path),
-                            number,
-                            f"byte 0x{line[error.start]:02x} at position {error.start} is not "
-                            "UTF-8",
-                            "UTF-8 text",
-                        ),
-                    )
+                    byte = f"byte 0x{line[error.start]:02x} at position {error.start}"
+                    yield number, broken(str(path), number, f"{byte} is not UTF-8", "UTF-8 text")
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise FileFormatError(
                 f"{path} is gzipped, but its compression breaks off after line {number} "

@@ -217,7 +217,6 @@ def locate(
 
 
 def _next_letter(text: str, start: int) -> int:
-    """Return the index after the spaces that begin here."""
     spaces = _SPACES.match(text, start)
     assert spaces is not None
     return spaces.end()
