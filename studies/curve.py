@@ -15,7 +15,7 @@ from typing import Any, get_args
 import headscope as hs
 from headscope.atomic import atomic_path
 from headscope.figures.style import BLUE, GRAY, GREEN, ORANGE, new_figure, styled
-from headscope.probes.scorers import Kind
+from headscope.probes.training import Kind
 
 ROOT = Path(__file__).parents[1]
 SIZES = (320, 640, 1280, 2560, 5120)

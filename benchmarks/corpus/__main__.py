@@ -35,7 +35,7 @@ from benchmarks.corpus.baseline import run_2019
 from benchmarks.rows import record
 from headscope.metrics import VIG_BELINKOV
 from headscope.metrics.core.accumulator import Accumulator
-from headscope.metrics.core.kernels import has_numba
+from headscope.metrics.core.layer_data import has_numba
 from headscope.model.model import Model
 from headscope.run.analyze import analyze, make_plan
 from headscope.run.batches import Encoder

@@ -37,7 +37,7 @@ class Axes:
     """Values of the grouping key (genres); one empty name without groups."""
     buckets_per_group: int = 64
     key_classes: tuple[str, ...] = ()
-    """Names of the classes of keys (`headscope.text.token_classes`)."""
+    """Names of the classes of keys (`headscope.text.tokens`)."""
     buckets: tuple[int, ...] = ()
     """Numbers of the buckets in states, in order; those of group g start at `g *
     buckets_per_group`. Empty for all: with many groups, most buckets are empty."""

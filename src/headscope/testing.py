@@ -25,7 +25,7 @@ from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.registry import find_metrics, metric_from_dict, metric_to_dict
 from headscope.statistics.jackknife import Jackknife
 from headscope.text.document import Document, Mention
-from headscope.text.token_classes import class_members, class_names
+from headscope.text.tokens import class_members, class_names
 
 TAGS = ("ADJ", "NOUN", "VERB")
 RELATIONS = ("det", "nsubj", "obj", "root")

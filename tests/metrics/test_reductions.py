@@ -16,7 +16,8 @@ from headscope.attention import Attention
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import MetricError, MissingExtra, ModelError, RunMismatch
 from headscope.metrics import METRICS
-from headscope.metrics.core import kernels, registry
+from headscope.metrics.core import layer_data as kernels
+from headscope.metrics.core import registry
 from headscope.metrics.core.accumulator import Accumulator, measure_reading
 from headscope.metrics.core.contract import Metric, RatioMetric
 from headscope.metrics.core.layer_data import LayerData, read_reductions

@@ -15,7 +15,7 @@ from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.surface import ClassShare, OffsetShare, SepFromOther, SepFromSep, SinkRate
 from headscope.results.trace import Trace
 from headscope.run.measure import measure
-from headscope.text.token_classes import class_members, class_names
+from headscope.text.tokens import class_members, class_names
 from tests.metrics.slow import Case
 from tests.metrics.slow_surface import slow_surface
 from tests.metrics.worlds import KEY_CLASSES, attentions, make_batch, make_cases

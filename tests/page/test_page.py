@@ -12,8 +12,7 @@ import pytest
 
 from headscope.errors import InputError, UnknownName
 from headscope.page.payload import Contents, make_payload
-from headscope.page.preview import picture_of, png
-from headscope.page.save_page import make_page, save_page
+from headscope.page.save_page import make_page, picture_of, png, save_page
 from headscope.page.selection import make_selection
 from headscope.results.trace import Trace
 from tests.page.golden_payload import golden_trace

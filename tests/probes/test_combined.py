@@ -29,7 +29,7 @@ from headscope.probes.features import (
     targets,
 )
 from headscope.probes.predict import scorer_of
-from headscope.probes.scorers import ProbeBatch
+from headscope.probes.training import ProbeBatch
 from headscope.probes.word_vectors import WordVectors
 from headscope.text.document import Document
 

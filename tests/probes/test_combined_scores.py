@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from headscope.errors import UnknownName
-from headscope.probes.scorers import (
+from headscope.probes.train_probe import _Reliance, contributions
+from headscope.probes.training import (
     NEAR,
     AttentionScorer,
     DistanceScorer,
@@ -17,7 +18,6 @@ from headscope.probes.scorers import (
     Scorer,
     make_scorer,
 )
-from headscope.probes.train_probe import _Reliance, contributions
 
 N_HEADS, N_EDGES, N_DIMENSIONS = 5, 2, 3
 LENGTHS = (4, 1, 6)

@@ -11,10 +11,12 @@ import torch
 from scipy import special, stats
 
 from headscope.errors import HeadscopeWarning
-from headscope.probes.scorers import AttentionScorer, DistanceScorer, Scorer
 from headscope.probes.train_probe import _warn_if_unfinished, attachment, evaluate
 from headscope.probes.training import (
+    AttentionScorer,
+    DistanceScorer,
     Epoch,
+    Scorer,
     TrainingOptions,
     TreebankExamples,
     epochs_for,

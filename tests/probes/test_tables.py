@@ -14,9 +14,9 @@ from headscope.errors import InputError, UnknownName
 from headscope.heads.roles import best_at
 from headscope.model.model import Model
 from headscope.probes.probe_dependencies import probe_examples
+from headscope.results.display import latex_table
 from headscope.results.probe import ProbeExamples
 from headscope.results.result import Result
-from headscope.results.table import latex_table
 from headscope.statistics.cross_fitting import cross_fit_score
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import DECODERS, build

@@ -12,10 +12,9 @@ from matplotlib.lines import Line2D
 from headscope.errors import InputError
 from headscope.figures.style import BLUE, DASHED, GRAY, ORANGE, caption, new_figure, styled
 from headscope.probes.tables import BiasTable, ProbeTable
-from headscope.results.display import display_of
+from headscope.results.display import display_of, percent
 from headscope.results.effect_data import SIDES, ExplainedScore
 from headscope.results.result import Result
-from headscope.results.table import percent
 
 MARKS = {"offset": "|", "nearest": "v", "head_match": "s", "sieves": "|"}
 BASELINE_LABELS = {

@@ -23,7 +23,7 @@ from headscope.figures.style import (
 )
 from headscope.heads.roles import NO_ROLE, ROLES
 from headscope.results.result import Result, short_name
-from headscope.text.token_classes import FIRST, PUNCTUATION, REST, is_repeated
+from headscope.text.tokens import FIRST, PUNCTUATION, REST, is_repeated
 
 if TYPE_CHECKING:
     from headscope.heads.head_map import HeadMap

@@ -17,8 +17,7 @@ from headscope.errors import InputError
 from headscope.probes.tables import probe_table
 from headscope.results.result import Result
 from headscope.results.trace import Block
-from headscope.text.token_classes import FIRST, PERIOD_OR_COMMA, PUNCTUATION, REST, is_punctuation
-from headscope.text.tokens import Tokens
+from headscope.text.tokens import FIRST, PERIOD_OR_COMMA, PUNCTUATION, REST, Tokens, is_punctuation
 
 
 @dataclass(frozen=True, slots=True)

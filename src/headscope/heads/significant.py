@@ -12,9 +12,8 @@ import xarray as xr
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.finalize import HEADS
 from headscope.metrics.core.registry import metric_from_dict
-from headscope.results.display import display_of, label_of
+from headscope.results.display import Table, Value, display_of, label_of
 from headscope.results.result import Result
-from headscope.results.table import Table, Value
 from headscope.run.compare import (
     Labeled,
     caution,

@@ -15,8 +15,7 @@ import numpy as np
 
 from headscope.batch import Axes
 from headscope.metrics.core.contract import SELF_BLOCKS, LayersMetric, State, Variable
-from headscope.metrics.core.kernels import has_numba
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, has_numba
 
 BLOCK = 1 << 17
 """Number of weights processed at once, so that they stay in the cache."""

@@ -15,9 +15,8 @@ import xarray as xr
 from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, warn
 from headscope.heads.roles import name_roles, row_entropies
-from headscope.page.codec import Buffers, encode
+from headscope.page.codec import Buffers, cell_maxima, encode
 from headscope.page.payload_types import BlockPart, RoleId, RolePart, RolesPart, VectorsPart
-from headscope.page.preview import cell_maxima
 from headscope.results.trace import DIMENSIONS, Block
 
 

@@ -1,4 +1,4 @@
-"""Offline pages: one HTML file with the front end, the payload and a strict policy.
+"""Offline pages: one HTML file with the front end, the payload, a strict policy and a still picture.
 
 The content security policy names the one script by its hash; nothing else runs or loads.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +16,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+import numpy as np
+from PIL import Image
+
 from headscope.atomic import atomic_path
 from headscope.errors import InputError
-from headscope.page.codec import Payload
+from headscope.page.codec import Payload, cell_maxima
 from headscope.page.evidence import make_evidence
 from headscope.page.payload import Contents, Step, make_payload
-from headscope.page.preview import sheet_of
 from headscope.page.selection import make_step
 from headscope.results.result import Result
 from headscope.results.trace import Trace
@@ -280,3 +283,54 @@ def _listed(traces: PageExamples) -> tuple[list[Trace], list[tuple[int, ...]]]:
     if not listed:
         raise InputError("There is no trace to show: give at least one.")
     return listed, examples
+
+
+CELL = 30
+"""Pixels of a head's thumbnail."""
+GAP = 3
+PAPER = np.array([252, 252, 250], dtype=np.float32)
+INK = np.array([12, 44, 77], dtype=np.float32)
+
+
+def sheet_of(trace: Trace) -> bytes:
+    """A PNG picture with one heat map per head of the main block, layers down, heads across."""
+    weights = trace.attention.transpose("layer", "head", "query", "key").values
+    n_layers, n_heads = weights.shape[:2]
+    pitch = CELL + GAP
+    sheet = np.full((n_layers * pitch, n_heads * pitch, 3), 255, dtype=np.uint8)
+    for layer in range(n_layers):
+        for head in range(n_heads):
+            top, left = layer * pitch, head * pitch
+            sheet[top : top + CELL, left : left + CELL] = _heat(weights[layer, head])
+    return png(sheet)
+
+
+def picture_of(trace: Trace, *, css_class: str = "") -> str:
+    """The picture as an HTML figure."""
+    n_layers, n_heads = trace.attention.sizes["layer"], trace.attention.sizes["head"]
+    pitch = CELL + GAP
+    data = base64.b64encode(sheet_of(trace)).decode("ascii")
+    model = html.escape(str(trace.provenance.get("model", "")))
+    text = f"Attention of {model}: {n_layers} layers down, {n_heads} heads across"
+    return (
+        f'<figure class="{css_class}" style="margin:0"><img alt="{text}" '
+        f'width="{n_heads * pitch}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{text}. Run the cell again for the explorer.</figcaption></figure>"
+    )
+
+
+def _heat(weights: np.ndarray) -> np.ndarray:
+    """`CELL × CELL` colors: the strongest weight under each pixel."""
+    pooled = cell_maxima(np.nan_to_num(weights), CELL)
+    across = np.arange(CELL) * pooled.shape[1] // CELL
+    down = np.arange(CELL) * pooled.shape[0] // CELL
+    share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
+    colors: np.ndarray = np.rint(PAPER + (INK - PAPER) * share).astype(np.uint8)
+    return colors
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """`row column rgb` bytes as a PNG file."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return file.getvalue()

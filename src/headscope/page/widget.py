@@ -14,9 +14,8 @@ from headscope.errors import MissingExtra
 from headscope.page.codec import Payload
 from headscope.page.evidence import make_evidence
 from headscope.page.payload import Contents, make_payload
-from headscope.page.preview import picture_of
 from headscope.page.replies import Replies
-from headscope.page.save_page import make_page, page_of, static_file, write_page
+from headscope.page.save_page import make_page, page_of, picture_of, static_file, write_page
 from headscope.results.result import Result
 
 try:

@@ -38,8 +38,7 @@ from headscope.run.plan import Numbered
 from headscope.text.corpus import Corpus
 from headscope.text.document import NO_PARENT, ROOT, Document, Span
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.token_classes import is_punctuation
-from headscope.text.tokens import align_array
+from headscope.text.tokens import align_array, is_punctuation
 
 MAX_VALUES = 1 << 25
 """Maximum values of one batch over all layers: 128 MB."""

@@ -17,7 +17,7 @@ from headscope.model.identity import weights_sha256
 from headscope.model.load import as_model, randomized
 from headscope.model.model import Model
 from headscope.probes.features import AttentionReader
-from headscope.probes.scorers import ProbeBatch, Scorer, make_scorer
+from headscope.probes.training import ProbeBatch, Scorer, make_scorer
 from headscope.probes.word_vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
 from headscope.text.document import ROOT, Document

@@ -16,8 +16,8 @@ import xarray as xr
 
 from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
+from headscope.results.display import Table, Value, percent
 from headscope.results.result import Result
-from headscope.results.table import Table, Value, percent
 from headscope.statistics.cross_fitting import count_ties, cross_fit_score
 from headscope.statistics.intervals import interval
 from headscope.statistics.jackknife import pool, ratio_jackknife

@@ -33,23 +33,21 @@ from headscope.probes.features import (
     targets,
 )
 from headscope.probes.predict import DECODINGS, decode
-from headscope.probes.scorers import (
+from headscope.probes.training import (
     PROBE_KINDS,
+    STILL_FALLING,
     AttentionScorer,
+    Epoch,
     Kind,
     ProbeBatch,
     Scorer,
-    make_scorer,
-)
-from headscope.probes.training import (
-    STILL_FALLING,
-    Epoch,
     TrainingOptions,
     TreebankExamples,
     epochs_for,
     fall_of_last,
     fit,
     make_batch,
+    make_scorer,
     ordered_batches,
 )
 from headscope.probes.word_vectors import WordVectors, load_vectors

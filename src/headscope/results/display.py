@@ -1,12 +1,23 @@
-"""Display of variables: titles, units and formats from their attributes."""
+"""Display of variables (titles, units, formats from their attributes), and printed tables."""
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Mapping
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import xarray as xr
+
+from headscope.atomic import atomic_path
+from headscope.notebook import columns_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 NO_BREAK_SPACE = "\u00a0"
 LABEL_NAMES: Mapping[str, Mapping[str, str]] = {
@@ -113,3 +124,121 @@ def is_shown(array: xr.DataArray | xr.Variable) -> bool:
 def label_of(dim: str, label: object) -> str:
     """Return the display name of an axis label."""
     return LABEL_NAMES.get(dim, {}).get(str(label), str(label))
+
+
+Value = str | int | float | None
+LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {character: f"${character}$" for character in "<>|"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"−": "$-$", "±": r"$\pm$", "≥": r"$\ge$", "≤": r"$\le$", "→": r"$\rightarrow$"}
+    | {"–": "--", "…": r"\ldots{}", "\u00a0": "~"}
+)
+"""Characters that LaTeX reads as commands or lacks in text fonts."""
+
+
+class Table(ABC):
+    """Rows with a title. A subclass provides `records`, `cells` and `caption`."""
+
+    title: str
+    left: ClassVar[tuple[str, ...]] = ()
+    """Headings of left-aligned columns, besides the first column."""
+    max_printed: ClassVar[int | None] = None
+    """Rows that `print` shows; None for all."""
+
+    @abstractmethod
+    def records(self) -> list[dict[str, Value]]:
+        """Return the rows as plain values, one dict each."""
+
+    @abstractmethod
+    def cells(self) -> list[list[str]]:
+        """Return the headings, then the rows, as printed."""
+
+    @property
+    @abstractmethod
+    def caption(self) -> str:
+        """Title, n and correction: the caption in LaTeX."""
+
+    @property
+    def heading(self) -> str:
+        """Line above the printed table."""
+        return self.title
+
+    @property
+    def note(self) -> str:
+        """Line below the printed table."""
+        return ""
+
+    def columns(self) -> list[str]:
+        """Return the names of the columns of `records`."""
+        return list(next(iter(self.records()), ()))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write `records` to a CSV file, which appears when complete. Accuracies are shares."""
+        with (
+            atomic_path(path) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, self.columns(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.records())
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return `records` as a pandas data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records(), columns=self.columns())
+
+    def to_latex(self) -> str:
+        """Return a LaTeX table (package booktabs), with intervals as value [low, high]."""
+        header, *rows = self.cells()
+        return latex_table(header, rows, self.caption, self.left)
+
+    def __str__(self) -> str:
+        cells = self.cells()
+        end = None if self.max_printed is None else 1 + self.max_printed
+        lines = [self.heading, *(aligned(cells[:end], self.left) if cells[1:] else ())]
+        if len(cells[:end]) < len(cells):
+            lines.append(f"… and {len(cells) - len(cells[:end])} more: to_dataframe() has all.")
+        return "\n".join([*lines, *filter(None, [self.note])])
+
+    def _repr_html_(self) -> str:
+        header, *rows = self.cells()
+        return columns_table(". ".join(filter(None, [self.heading, self.note])), header, rows)
+
+
+def latex_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, left: Container[str] = ()
+) -> str:
+    """Return a booktabs table with escaped cells; the first column and `left` are left-aligned."""
+    alignment = "".join("l" if not i or name in left else "r" for i, name in enumerate(header))
+    head, *body = [" & ".join(c.translate(LATEX) for c in row) + r" \\" for row in (header, *rows)]
+    return "\n".join(
+        [
+            *(r"\begin{table}", r"\centering", rf"\caption{{{caption.translate(LATEX)}}}"),
+            *(rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", head, r"\midrule", *body),
+            *(r"\bottomrule", r"\end{tabular}", r"\end{table}", ""),
+        ]
+    )
+
+
+def aligned(cells: Sequence[Sequence[str]], left: Container[str] = ()) -> list[str]:
+    """Return lines of text; the first column and those headed `left` are left-aligned."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    is_left = [not i or name in left for i, name in enumerate(cells[0])]
+    return [
+        "  ".join(
+            cell.ljust(width) if flag else cell.rjust(width)
+            for cell, width, flag in zip(line, widths, is_left, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def percent(value: float, low: float, high: float, sign: str = "") -> str:
+    """Format shares as `43.1 [42.0, 44.2]`, without NaN bounds; `sign="+"` shows the signs."""
+    form = f"{sign}.1f"
+    text = f"{100 * value:{form}}"
+    if math.isfinite(low):
+        text += f" [{100 * low:{form}}, {100 * high:{form}}]"
+    return text.replace("-", "−") if sign else text

@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
+from headscope.results.display import latex_table
 from headscope.results.result import HEADS, Result
-from headscope.results.table import latex_table
 from headscope.text.tokens import Tokens
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from headscope.metrics.catalog import METRICS
 from headscope.metrics.core.accumulator import States
 from headscope.metrics.core.contract import Metric
 from headscope.metrics.core.finalize import finalize_all, label_states
-from headscope.metrics.core.kernels import has_numba
+from headscope.metrics.core.layer_data import has_numba
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
 from headscope.model.identity import describe_model, versions

@@ -31,8 +31,7 @@ from headscope.text.document import Document, Span, Unit
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
 from headscope.text.segments import SECOND, segments
-from headscope.text.token_classes import class_names
-from headscope.text.tokens import Tokens
+from headscope.text.tokens import Tokens, class_names
 
 MAX_BATCH_WEIGHTS = {"cpu": 1 << 20}
 """Maximum attention weights of one layer in one batch, by device: 4 MB fit into the cache."""

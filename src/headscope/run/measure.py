@@ -28,8 +28,7 @@ from headscope.run.plan import axes_for, survey
 from headscope.text.document import Document
 from headscope.text.readers.read import as_corpus
 from headscope.text.segments import SECOND
-from headscope.text.token_classes import class_names
-from headscope.text.tokens import Tokens
+from headscope.text.tokens import Tokens, class_names
 
 
 def measure(

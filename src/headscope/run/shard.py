@@ -20,7 +20,7 @@ from torch import Tensor
 from headscope.batch import Batch
 from headscope.errors import MetricError, TapUnsupported
 from headscope.metrics.core.accumulator import Accumulator, States
-from headscope.metrics.core.kernels import load_loops
+from headscope.metrics.core.layer_data import load_loops
 from headscope.metrics.gradients import Importance
 from headscope.model.model import Model
 from headscope.model.norm_weights import NormWeights

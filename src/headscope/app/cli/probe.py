@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headscope.model.model import Model
-    from headscope.probes.scorers import Kind
+    from headscope.probes.training import Kind
     from headscope.results.probe import Probe
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus

@@ -10,8 +10,7 @@ import numpy as np
 from headscope.batch import Axes, NullKeys, Sequences
 from headscope.errors import UnknownName
 from headscope.text.document import Document
-from headscope.text.token_classes import class_members
-from headscope.text.tokens import Tokens, align_array
+from headscope.text.tokens import Tokens, align_array, class_members
 
 Tagset = Literal["universal", "specific"]
 """Set of tags: universal (`NOUN`), or specific to the language (`NNS`)."""

@@ -15,8 +15,7 @@ import numpy as np
 
 from headscope.batch import Sequences
 from headscope.lazy import torch
-from headscope.metrics.core.kernels import can_compile
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small, can_compile
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,8 +15,7 @@ import numpy as np
 from headscope.batch import Batch
 from headscope.errors import ModelError
 from headscope.lazy import torch
-from headscope.metrics.core.kernels import can_compile
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small, can_compile
 from headscope.text.document import ROOT
 from headscope.text.tokens import NO_WORD
 

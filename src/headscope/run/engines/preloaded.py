@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headscope.metrics.core.kernels import has_numba, load_loops
+from headscope.metrics.core.layer_data import has_numba, load_loops
 from headscope.run.engines import local as worker
 
 if has_numba():
