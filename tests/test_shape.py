@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 
 CEILINGS = {
-    "modules": 203,
-    "lines": 44_800,
-    "largest": 750,
+    "modules": 200,
+    "lines": 44_950,
+    "largest": 700,
     "one importer": 40,
     "splinters": 16,
-    "repeated class names": 39,
-    "TOLERANCE owners": 5,
-    "openers": 334,
-    "banned words": 700,
-    "web files": 80,
-    "web lines": 12_000,
+    "repeated class names": 2,
+    "TOLERANCE owners": 0,
+    "openers": 0,
+    "banned words": 7,
+    "web files": 78,
+    "web lines": 11_500,
 }
 """Highest count that passes. `python -m pytest tests/test_shape.py` names what exceeds it."""
 

@@ -31,7 +31,7 @@ Maps = list[torch.Tensor]
 
 def make_model() -> GPT2LMHeadModel:
     torch.manual_seed(0)
-    return GPT2LMHeadModel(GPT2Config(attn_implementation="eager")).eval()
+    return GPT2LMHeadModel(GPT2Config(attn_implementation="eager")).eval()  # type: ignore[call-arg]
 
 
 def ways(ids: torch.Tensor) -> dict[str, Callable[[], Maps]]:

@@ -1,3 +1,4 @@
+from headscope import errors as errors
 from headscope.causal.effects import effects as effects
 from headscope.causal.explain_score import explain_score as explain_score
 from headscope.causal.importance import check_importance as check_importance

@@ -132,7 +132,7 @@ def changed_heads(sums: Sums, scale: Scale, n: int, *, repetitions: int, seed: i
     order = np.random.default_rng(seed).permutation(same.shape[1])
     false, before = [], []
     for drawn in draw(len(same), n, repetitions, seed, len(order)):
-        left = ratio_jackknife(*drawn.pooled(same, denominator), scale)
+        left = ratio_jackknife(*drawn.pooled(same, denominator), scale)  # type: ignore[call-arg]
         right = left.changed(left.value[:, order], lambda array: array[..., order])
         false += _listed(paired(left, right).p)
         some = drawn.every(OFTEN)
@@ -147,7 +147,7 @@ def correlations(left: Scaled, right: Scaled, n: int, *, repetitions: int, seed:
     truth = float(correlation(*(a.sum(0) / b.sum(0) for a, b, _ in (left, right))))
     holds, before = [], []
     for drawn in draw(len(left[0]), n, repetitions, seed, left[0].shape[1]):
-        sides = [ratio_jackknife(*drawn.pooled(a, b), scale) for a, b, scale in (left, right)]
+        sides = [ratio_jackknife(*drawn.pooled(a, b), scale) for a, b, scale in (left, right)]  # type: ignore[call-arg]
         for i in range(len(drawn)):
             both = [of.at(i) for of in sides]
             low, high = correlation_interval(*both)

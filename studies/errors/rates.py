@@ -277,7 +277,7 @@ def discoveries(
     free = undecided(whole)
     any_false, any_free, false, power = [], [], [], []
     for drawn in draw(len(numerator), n, repetitions, seed, len(truth)):
-        of = ratio_jackknife(*drawn.pooled(numerator, denominator), scale)
+        of = ratio_jackknife(*drawn.pooled(numerator, denominator), scale)  # type: ignore[call-arg]
         p = p_above(of, thresholds[:, None])
         for listed in map(is_listed, p[0]):
             any_false.append(float(listed.any()))
@@ -315,7 +315,7 @@ def pairing(
     truth = np.subtract(*((a.sum(0) / b.sum(0)).mean() for a, b in (left, right)))
     holds, widths = [], []
     for drawn in draw(len(left[0]), n, repetitions, seed, left[0].shape[1]):
-        sides = [ratio_jackknife(*drawn.pooled(a, b), scale).mean((1,)) for a, b in (left, right)]
+        sides = [ratio_jackknife(*drawn.pooled(a, b), scale).mean((1,)) for a, b in (left, right)]  # type: ignore[call-arg]
         both = paired(*sides), unpaired(*sides)
         is_given = np.all([np.isfinite(d.low) for d in both], axis=0)
         holds += np.stack([(d.low <= truth) & (truth <= d.high) for d in both], -1)[
@@ -358,7 +358,7 @@ def _are_apart(
     bounds = []
     for group in np.unique(labels):
         mine = labels == group
-        low, high, value = _group_bounds(*(summed(x[mine], parts[mine]) for x in (a, b)), generator)
+        low, high, value = _group_bounds(*(summed(x[mine], parts[mine]) for x in (a, b)), generator)  # type: ignore[call-arg]
         bounds.append((value, low, high))
     lowest, highest = min(bounds), max(bounds)
     return highest[1] > lowest[2]

@@ -94,7 +94,7 @@ def open_runs(name: str, out: Path) -> Runs:
     coreference = hs.open(optional) if (optional / RESULT).is_file() else None
     path = out / f"{name}-effects.nc"
     effects = hs.open(path) if path.is_file() else None
-    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels), coreference, effects)
+    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels), coreference, effects)  # type: ignore[call-arg]
 
 
 def train_probes(name: str, documents: list[Document], out: Path) -> dict[str, hs.Probe]:

@@ -48,7 +48,7 @@ def test_a_model_is_described(minilm: Model, capsys: pytest.CaptureFixture[str])
     assert run("models", "minilm") == 0
     out = capsys.readouterr().out
     assert "6 layers × 12 heads" in out
-    assert "exactly the official attention and output" in out
+    assert "exactly the reference attention and output" in out
     assert run("models", "minilm", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["n_layers"], answer["route"], answer["is_exact"]) == (6, "interface", True)
@@ -81,9 +81,9 @@ def test_quiet_holds_for_what_loading_says(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def convert(
-        source: Path, target: Path, convert_one: object, say: Callable[[str], None]
+        source: Path, target: Path, convert_one: object, report: Callable[[str], None]
     ) -> Path:
-        say("Converting …")
+        report("Converting …")
         raise ModelError("not really")
 
     monkeypatch.setattr(load, "converted", convert)
@@ -106,7 +106,7 @@ def test_without_a_verb_there_is_the_help(
 
 
 def test_debug_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.settings, "debug", False)
+    monkeypatch.setattr(cli.settings, "debug", False)  # type: ignore[attr-defined]
     with pytest.raises(Exception, match=r"has no config\.json"):
         main(["--debug", "models", str(tmp_path)])
 
@@ -117,7 +117,7 @@ def test_an_unexpected_failure_is_exit_code_1(
     def fail() -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(cli.settings, "debug", False)
+    monkeypatch.setattr(cli.settings, "debug", False)  # type: ignore[attr-defined]
     monkeypatch.setattr("headscope.app.cli.models.list_models", fail)
     assert run("models") == 1
     assert "unexpected ZeroDivisionError: by zero" in capsys.readouterr().err
@@ -178,7 +178,9 @@ def test_view_writes_a_page(
     assert "<b>cat" not in content
     assert '"effects":null' in content
     assert run("view", "The cat sat.", "--effects", "-o", str(page)) == 0
-    assert '"effects":{"kind":"turn","pooling":"mean"' in page.read_text(encoding="utf-8")
+    assert '"effects":{"kind":"cosine_distance","pooling":"mean"' in page.read_text(
+        encoding="utf-8"
+    )
     assert run("view", "The cat sat.", "--over", "norm", "-o", str(page)) == 0
     assert '"over":"norm"' in page.read_text(encoding="utf-8")
     assert run("view", "--image", str(tmp_path / "cat.png"), "-o", str(page)) == 2
@@ -305,4 +307,4 @@ def test_verbs_are_alike(verb: tuple[str, ...]) -> None:
 def test_debug_and_quiet_after_the_verb_too(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"has no config\.json"):
         main(["models", str(tmp_path), "--debug", "--quiet"])
-    cli.settings.debug = False
+    cli.settings.debug = False  # type: ignore[attr-defined]

@@ -153,7 +153,7 @@ def test_why_it_looked_there(lab: Lab, tiny_llama: Model) -> None:
     found = lab.post("/score", json={"id": answer["id"], "trace": 0, **place}).json()
     expected = hs.explain_score(tiny_llama, "the cat sat", **place)
     assert found["total"] == pytest.approx(expected.contrast, abs=1e-4)
-    assert "other keys" in found["against"]
+    assert "other visible keys" in found["against"]
     assert refused(lab, "/score", {"id": answer["id"], "trace": 0, **place, "key": 6})
 
 

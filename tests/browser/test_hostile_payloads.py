@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.page.payload import Payload, make_payload
+from headscope.page.payload import Payload, make_payload  # type: ignore[attr-defined]
 from headscope.page.save_page import make_page
 from headscope.results.trace import Trace
 from tests.fuzz.hostile import NASTY, damaged, fuzz, texts

@@ -81,17 +81,20 @@ def test_a_head_has_both_names_where_corpus_and_text_differ(
     trace = make_trace(12, layers=2, heads=2)
     corpus = xr.Dataset(
         {
-            "role": (("layer", "head"), [["first", "first"], ["first", "previous"]]),
+            "role": (
+                ("layer", "head"),
+                [["first_token", "first_token"], ["first_token", "previous_token"]],
+            ),
             "share": (("layer", "head"), [[0.8, 0.8], [0.8, 0.9]]),
             "queries": (("layer", "head"), [[90, 90], [90, 90]]),
         },
         attrs={"source": "corpus"},
     )
-    evidence = Evidence({"about": "88 documents", "cards": {}}, {"self": corpus})
+    evidence = Evidence({"about": "88 documents", "meanings": {}, "cards": {}}, {"self": corpus})
     contents = Contents(evidence=evidence, selection="head=L1H1", report="report.html")
     payload = make_payload([trace], contents)
     here = payload.header["traces"][0]["blocks"][0]["roles"]["here"][1][1]["role"]
-    assert here != "previous"
+    assert here != "previous_token"
     shown = open_page(html=page_of(payload, trace))
     cell = shown.page.locator("[data-head=L1H1]")
     assert "previous token over the corpus; here: " in cell.get_attribute("aria-label")

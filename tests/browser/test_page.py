@@ -156,7 +156,7 @@ def test_a_thumbnail_says_what_it_is_and_opens(open_page: Any, trace: Any) -> No
 
 
 def roles_trace() -> Trace:
-    """Two layers of two heads: previous token, same token, first token, broad."""
+    """Two layers of two heads: previous token, current token, first token, broad."""
     n = 8
     previous, same, first = np.eye(n, k=-1), np.eye(n), np.zeros((n, n))
     previous[0, 0] = first[:, 0] = 1
@@ -173,10 +173,10 @@ def test_roles_have_a_name_a_sign_and_a_filter(open_page: Any) -> None:
     assert "named on this text" in legend.inner_text()
     assert "reads the token before" in opened.title
     assert "←" in opened.page.locator(".badge").inner_text()
-    opened.page.get_by_role("button", name="same token").click()
-    assert opened.fragment["role"] == "same"
+    opened.page.get_by_role("button", name="current token").click()
+    assert opened.fragment["role"] == "current_token"
     assert opened.page.locator(".cell.dim").count() == 3
-    opened.page.get_by_role("button", name="same token").click()
+    opened.page.get_by_role("button", name="current token").click()
     assert opened.page.locator(".cell.dim").count() == 0
     opened.page.get_by_role("gridcell", name="L1 H0").click()
     assert "attention sink" in opened.title

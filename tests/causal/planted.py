@@ -19,7 +19,7 @@ def planted_induction() -> Model:
     """Layer 0, head 1 copies the previous token; layer 1, head 0 looks for the token after an
     earlier equal one, by that copy. All other weights are 0.
     """
-    config = GPT2Config(
+    config = GPT2Config(  # type: ignore[call-arg]
         vocab_size=len(WORDS), n_embd=WIDTH, n_layer=2, n_head=2, n_positions=N_POSITIONS,
         n_ctx=N_POSITIONS, bos_token_id=0, eos_token_id=0, pad_token_id=0,
     )  # fmt: skip

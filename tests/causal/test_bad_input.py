@@ -26,7 +26,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no text": ({"text": None}, "text should be a text, several texts or a corpus, not None"),
     "position": ({"position": -99}, "position=-99 is out of range: the text has .* tokens"),
     "a position's type": ({"position": "3"}, "position should be a whole number, not '3'"),
-    "token id": ({"target": 5000}, "target=5000 is no token of"),
+    "token id": ({"target": 5000}, "target=5000 is not a token id of"),
     "token": ({"target": 1.5}, "target should be a token, as text or by its id, not 1.5"),
     "pooling": ({"pooling": "max"}, "Unknown pooling 'max'"),
     "pooling of logits": ({"pooling": "first"}, "pooling='first' is not used"),

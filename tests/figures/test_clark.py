@@ -118,11 +118,11 @@ def test_effects_make_points_larger(causal: Result, encoder: Result, tiny_llama:
     drawn = {
         tuple(place): area
         for points in by_behavior.collections
-        for place, area in zip(points.get_offsets(), points.get_sizes(), strict=False)
+        for place, area in zip(points.get_offsets(), points.get_sizes(), strict=False)  # type: ignore[attr-defined]
     }
     at = [tuple(place) for place in np.stack((data["x"], data["y"]), axis=1)]
     np.testing.assert_allclose([drawn[place] for place in at], expected, rtol=1e-6)
-    assert sorted(by_layer.collections[0].get_sizes()) == pytest.approx(sorted(expected))
+    assert sorted(by_layer.collections[0].get_sizes()) == pytest.approx(sorted(expected))  # type: ignore[attr-defined]
     said = [text.get_text() for text in figure.legends[0].texts]
     assert said[-2:] == ["effect 0", f"effect {largest:.2g}"]
     meaning = f"changes without the head, up to {largest:.2g} nats per token"

@@ -81,7 +81,7 @@ def test_bars_of_relations_are_as_high_as_their_shares(result: Result) -> None:
 
 def test_bars_show_layers_and_the_baseline(result: Result) -> None:
     panels = result.figure("vb-8").axes
-    heights = [bar.get_height() for bar in panels[2].patches]
+    heights = [bar.get_height() for bar in panels[2].patches]  # type: ignore[attr-defined]
     expected = result["dep_alignment_by_layer"].sel(parent="either").values
     np.testing.assert_allclose(heights, expected)
     line = panels[2].lines[-1].get_ydata()
@@ -94,7 +94,7 @@ def test_exemplars_mark_query_and_key(result: Result) -> None:
     figure = result.figure("vb-exemplars", layer=1, head=2, n=1)
     texts = {text.get_text(): text for text in figure.axes[0].texts}
     query = exemplar.query_tokens[exemplar.query].strip()
-    assert texts[query].get_weight() == "bold"
+    assert texts[query].get_weight() == "bold"  # type: ignore[attr-defined]
     assert "L1 H2" in texts
     figure.canvas.draw()
 

@@ -27,7 +27,7 @@ def test_recorded_gpt2_has_the_papers_previous_token_head(data_folder: Path) -> 
         assert float(result["entropy"].sel(layer=4, head=11)) < 0.01
         # Of all heads it is the one that is most surely one token away.
         off = np.abs(result["distance"] - 1) + result["entropy"]
-        best = off.stack(at=("layer", "head")).idxmin("at").item()
+        best = off.stack(at=("layer", "head")).idxmin("at").item()  # type: ignore[attr-defined]
         assert best == (4, 11)
 
 

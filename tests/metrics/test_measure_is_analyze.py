@@ -138,5 +138,5 @@ def test_another_text_is_refused(tiny_bert: Model) -> None:
 
 
 def test_gradients_are_refused_with_where_to_get_them(tiny_bert: Model) -> None:
-    with pytest.raises(hs.errors.InputError, match=r"measured by headscope\.importance"):
+    with pytest.raises(hs.errors.InputError, match=r"Run headscope\.importance"):
         measure(tiny_bert.trace("the cat ran"), "importance")

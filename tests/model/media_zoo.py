@@ -145,7 +145,7 @@ def whisper() -> Model:
 @cache
 def wav2vec2() -> Model:
     torch.manual_seed(0)
-    config = tf.Wav2Vec2Config(
+    config = tf.Wav2Vec2Config(  # type: ignore[call-arg]
         **SMALL,
         conv_dim=(16, 16, 16),
         conv_kernel=(10, 8, 4),

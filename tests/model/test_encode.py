@@ -17,7 +17,7 @@ from headscope.model import encode as module
 from headscope.model.encode import Speller, encode, encode_texts, shifted_target
 from headscope.model.model import Model
 from headscope.run.batches import Encoder
-from headscope.run.plan import Settings
+from headscope.run.plan import Settings  # type: ignore[attr-defined]
 from headscope.text.document import Document
 from tests.run.corpora import make_documents
 

@@ -96,7 +96,7 @@ def test_the_maps_that_blip_calls_its_own_are_of_the_image() -> None:
 
 @pytest.fixture(scope="module")
 def llava() -> Model:
-    config = transformers.LlavaConfig(
+    config = transformers.LlavaConfig(  # type: ignore[call-arg]
         text_config={"model_type": "llama", **TEXT},
         vision_config={"model_type": "clip_vision_model", **VISION},
         image_token_id=IMAGE_TOKEN,
@@ -196,7 +196,7 @@ def test_mllama_attends_to_the_picture_in_cross_layers() -> None:
 def test_picture_tokens_of_gemma_3_look_ahead() -> None:
     text = {**TEXT, "num_hidden_layers": 2, "sliding_window": 4, "query_pre_attn_scalar": 8}
     text["layer_types"] = ["sliding_attention", "full_attention"]
-    config = transformers.Gemma3Config(
+    config = transformers.Gemma3Config(  # type: ignore[call-arg]
         text_config=text,
         vision_config={**VISION, "model_type": "siglip_vision_model"},
         mm_tokens_per_image=4,
@@ -222,7 +222,7 @@ def test_one_stack_is_self_whatever_it_reads() -> None:
 
 
 def test_frames_of_padded_sounds_are_masked_as_frames() -> None:
-    config = transformers.Wav2Vec2Config(
+    config = transformers.Wav2Vec2Config(  # type: ignore[call-arg]
         **{k: v for k, v in TEXT.items() if k not in ("head_dim", "max_position_embeddings")},
         conv_dim=(16, 16),
         conv_kernel=(10, 3),

@@ -98,7 +98,7 @@ def test_the_published_alignment_heads_follow_the_speech(whisper: Model, spoken:
     """Rank correlation of a token's number and its most attended frame, ties averaged, over the
     words and the recorded frames. Heads that always look at one frame do not count.
     """
-    published = {tuple(head) for head in whisper.module.generation_config.alignment_heads}
+    published = {tuple(head) for head in whisper.module.generation_config.alignment_heads}  # type: ignore[attr-defined]
     queries = np.flatnonzero(~np.array(spoken.cross.query_tokens.special))
     keys = np.flatnonzero(~np.array(spoken.cross.key_tokens.special))
     weights = spoken.cross.attention.values[:, :, queries][..., keys]

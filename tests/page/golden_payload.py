@@ -140,7 +140,7 @@ def golden_payload() -> dict[str, Any]:
             {
                 "about": "demo, 40 documents",
                 "meanings": {"distance": "How far it looks."},
-                "cards": {"L0H0": CARD},
+                "cards": {"L0H0": CARD},  # type: ignore[dict-item]
             }
         ),
     )

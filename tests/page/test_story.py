@@ -174,7 +174,7 @@ def test_pages_are_small_and_quick(tmp_path: Path) -> None:
     for n_tokens, megabytes in ((133, 4), (291, 12), (547, 30)):
         trace = model.trace(model.require_tokenizer().decode(ids[:n_tokens]))
         began = time.process_time()
-        trace.save_page(tmp_path / "page.html")
+        trace.save_page(tmp_path / "page.html")  # type: ignore[attr-defined]
         assert time.process_time() - began < 6
         assert (tmp_path / "page.html").stat().st_size < megabytes * 1e6
 

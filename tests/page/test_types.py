@@ -28,7 +28,7 @@ def test_the_generated_types_are_those_of_python() -> None:
 
 
 def test_roles_have_one_list() -> None:
-    assert RoleId.__args__ == tuple(ROLES)
+    assert RoleId.__args__ == tuple(ROLES)  # type: ignore[attr-defined]
 
 
 def test_the_golden_payload_obeys_the_types() -> None:

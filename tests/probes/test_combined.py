@@ -222,7 +222,7 @@ def test_a_full_disk_is_said_beforehand(
     tiny_bert: Model, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = dataclasses.make_dataclass("Usage", ["free"])
-    monkeypatch.setattr(store.shutil, "disk_usage", lambda path: usage(100))
+    monkeypatch.setattr(store.shutil, "disk_usage", lambda path: usage(100))  # type: ignore[attr-defined]
     with pytest.raises(InputError, match=r"takes 0.0 GB and .* has 0.0 GB free. Name another"):
         stored(tiny_bert, documents, tmp_path)
 

@@ -153,5 +153,5 @@ def test_what_is_no_metric_is_refused(tiny_bert: Model) -> None:
         hs.register_metric(Half)
     with pytest.raises(InputError, match="A metric is a class derived from"):
         hs.register_metric(3)  # type: ignore[type-var]
-    with pytest.raises(InputError, match="options of backward_share should be numbers"):
+    with pytest.raises(InputError, match="options of backward_share cannot be stored"):
         hs.analyze(tiny_bert, make_corpus(3), BackwardShare(reach=object()))  # type: ignore[arg-type]

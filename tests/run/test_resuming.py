@@ -44,7 +44,7 @@ def test_goes_on_after_any_shard(
     whole = analyze(tiny_bert, corpus, out=tmp_path / "whole")
     from headscope.run.engines import local
 
-    original = local.measure_shard
+    original = local.measure_shard  # type: ignore[attr-defined]
     for stops in range(3):
         left = 4
 
@@ -70,7 +70,7 @@ def test_a_damaged_shard_is_run_again(
     whole = analyze(tiny_bert, corpus)
     from headscope.run.engines import local
 
-    original = local.measure_shard
+    original = local.measure_shard  # type: ignore[attr-defined]
     calls = []
 
     def stopping(*args: Any, **options: Any) -> Any:

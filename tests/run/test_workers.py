@@ -153,7 +153,7 @@ def test_a_full_disk_stops_with_a_way_on(
 
     corpus = make_corpus(30)
     monkeypatch.setattr(checkpoint, "write_sums", full)
-    monkeypatch.setattr(local.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(local.time, "sleep", lambda seconds: None)  # type: ignore[attr-defined]
     with pytest.raises(HeadscopeError, match="make room and run the same again"):
         analyze(tiny_bert, corpus, out=tmp_path)
     assert len(calls) == 2 + local.WRITE_ATTEMPTS

@@ -139,7 +139,7 @@ def parse(text: str) -> Iterator[Sentence]:
             features = pairs(columns[5])
             assert list(features) == sorted(features, key=str.lower), f"unsorted: {line}"
             sentence.words.append(
-                Word(int(columns[0]), *columns[1:5], features, int(columns[6]), columns[7], misc)
+                Word(int(columns[0]), *columns[1:5], features, int(columns[6]), columns[7], misc)  # type: ignore[call-arg]
             )
             assert int(columns[0]) == len(sentence.words), line
             if int(columns[0]) > until:

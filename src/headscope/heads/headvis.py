@@ -206,7 +206,7 @@ def _head(result: Result, samples: xr.Dataset, stack: str) -> dict[str, Json]:
 
 
 def _rounded(value: float | xr.DataArray) -> float | None:
-    """To four decimals, as JSON can hold it: what is no number is null."""
+    """Round to four decimals; NaN becomes null."""
     number = float(value)
     return round(number, DECIMALS) if np.isfinite(number) else None
 

@@ -47,8 +47,8 @@ class SignificantHead:
 class SignificantHeads(Table):
     """Heads, those with the largest value (or difference) first; `print` it."""
 
-    left = ("value", "95 % interval", "p, adjusted")
-    max_printed = 12
+    _left = ("value", "95 % interval", "p, adjusted")
+    _max_printed = 12
 
     title: str
     correction: str
@@ -65,30 +65,30 @@ class SignificantHeads(Table):
         return iter(self.rows)
 
     @property
-    def heading(self) -> str:
+    def _heading(self) -> str:
         """Title, number of heads and correction."""
         return f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"
 
     @property
-    def caption(self) -> str:
+    def _caption(self) -> str:
         """Caption of the LaTeX table."""
-        return f"{self.heading}. 95 % intervals over documents."
+        return f"{self._heading}. 95 % intervals over documents."
 
     @property
-    def note(self) -> str:
+    def _note(self) -> str:
         """Line below the printed table."""
         return self.caution
 
-    def columns(self) -> list[str]:
+    def _columns(self) -> list[str]:
         """Return the columns of `records`."""
         return ["layer", "head", "value", "low", "high", "p", "p_adjusted"]
 
     def records(self) -> list[dict[str, Value]]:
         """Return one row for each head."""
         rows = [(r.layer, r.head, r.value, *r.interval, r.p, r.p_adjusted) for r in self.rows]
-        return [dict(zip(self.columns(), row, strict=True)) for row in rows]
+        return [dict(zip(self._columns(), row, strict=True)) for row in rows]
 
-    def cells(self) -> list[list[str]]:
+    def _cells(self) -> list[list[str]]:
         """Return the headings, then one row for each head."""
         rows = [
             [

@@ -1,4 +1,4 @@
-"""Offline pages: one HTML file with the front end, the payload, a strict policy and a still picture.
+"""Offline pages: one HTML file with the front end, the payload, a policy and a still picture.
 
 The content security policy names the one script by its hash; nothing else runs or loads.
 """

@@ -20,7 +20,7 @@ from headscope.results.trace import Block, Trace
 POSITIONS = ("previous_token", "next_token")
 PREFERENCE = (CONTENT, POSITIONS, ("current_token",))
 """A head that reads by content before one that reads by position, and both before one that stays
-where it is. Heads that rest, or read everything, are no place to begin."""
+where it is. Attention sinks and broad heads never open a page."""
 
 
 class Look(NamedTuple):
@@ -32,7 +32,7 @@ class Look(NamedTuple):
 
 
 def first_look(block: Block, layer: int | None = None, head: int | None = None) -> Look:
-    """The head with the strongest role that is no resting place, and the query that shows it most.
+    """Return the head with the strongest role that is not a sink, and the query that shows it most.
 
     Args:
         block: of a trace.
@@ -56,7 +56,7 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
 def widest_difference(one: Block, other: Block) -> Look | None:
     """The head whose rows differ most between two traces, and the query that does.
 
-    Heads that were switched off in one of the two are left out: that they differ is no news.
+    Heads that were switched off in one of the two are left out.
     Special tokens are considered only where no other token differs. None where the two traces
     have different shapes, or do not differ.
     """

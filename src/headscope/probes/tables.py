@@ -102,7 +102,7 @@ class ProbeTable(Table):
     """Axis of the row labels: `relation` or `mention_kind`."""
     rows: tuple[ProbeRow, ...]
     is_causal: bool
-    left: ClassVar[tuple[str, ...]] = ("head", "direction")
+    _left: ClassVar[tuple[str, ...]] = ("head", "direction")
 
     def __getitem__(self, label: str) -> ProbeRow:
         for row in self.rows:
@@ -110,7 +110,7 @@ class ProbeTable(Table):
                 return row
         raise UnknownName.of("row", label, [row.label for row in self.rows])
 
-    def columns(self) -> list[str]:
+    def _columns(self) -> list[str]:
         """Return the names of the columns of `records`."""
         is_relation = self.axis == "relation"
         names = self.rows[0].baselines if self.rows else ()
@@ -124,20 +124,20 @@ class ProbeTable(Table):
 
     def records(self) -> list[dict[str, Value]]:
         """Return the rows as plain values, one dict each."""
-        names = self.columns()
+        names = self._columns()
         records = (_record(self.axis, row) for row in self.rows)
         return [{name: record[name] for name in names} for record in records]
 
-    def cells(self) -> list[list[str]]:
+    def _cells(self) -> list[list[str]]:
         """Return the headings, then the rows, as printed."""
         hidden = ("layer", "low", "high", "crossfit_low", "crossfit_high", "baseline_offset")
         headings = {"p_adjusted": "p (Holm)", "crossfit": "cross-fitted"}
-        names = [name for name in self.columns() if name not in hidden]
+        names = [name for name in self._columns() if name not in hidden]
         header = [headings.get(name, name.replace("_", " ")) for name in names]
         return [header, *([_cell(row, name, self.axis) for name in names] for row in self.rows)]
 
     @property
-    def caption(self) -> str:
+    def _caption(self) -> str:
         """Title, n and correction: the caption in LaTeX."""
         counts = [f"n = {row.cases:,}" for row in self.rows if row.label == ALL]
         return (
@@ -397,7 +397,7 @@ class BiasTable(Table):
     crossfit_intervals: tuple[Bounds, Bounds]
     """95 % intervals of both over documents; NaN with too few documents."""
 
-    def columns(self) -> list[str]:
+    def _columns(self) -> list[str]:
         """Return the names of the columns of `records`."""
         return list(BiasRow.__slots__)
 
@@ -405,7 +405,7 @@ class BiasTable(Table):
         """Return the rows as plain values, one dict each."""
         return [asdict(row) for row in self.rows]
 
-    def cells(self) -> list[list[str]]:
+    def _cells(self) -> list[list[str]]:
         """Return the headings, then the rows, as printed."""
         return [
             ["head", "coref", "pro", "anti", "gap", "to true/other, pro", "anti", "preference"],
@@ -427,7 +427,7 @@ class BiasTable(Table):
         ]
 
     @property
-    def note(self) -> str:
+    def _note(self) -> str:
         """Cross-fitted accuracies, below the printed table."""
         pro, anti = (
             percent(accuracy, *bounds)
@@ -441,11 +441,12 @@ class BiasTable(Table):
         )
 
     @property
-    def caption(self) -> str:
+    def _caption(self) -> str:
         """Title, n and correction: the caption in LaTeX."""
         return (
             f"{self.title}; n = {self.pairs:,} pronouns in each condition. Percent with 95 % "
-            f"intervals over documents, not corrected for several heads. Cross-fitted: {self.note}."
+            "intervals over documents, not corrected for several heads. Cross-fitted: "
+            f"{self._note}."
         )
 
     def figure(self) -> Figure:

@@ -138,12 +138,12 @@ LATEX = str.maketrans(
 
 
 class Table(ABC):
-    """Rows with a title. A subclass provides `records`, `cells` and `caption`."""
+    """Rows with a title. A subclass provides `records`, `_cells` and `caption`."""
 
     title: str
-    left: ClassVar[tuple[str, ...]] = ()
+    _left: ClassVar[tuple[str, ...]] = ()
     """Headings of left-aligned columns, besides the first column."""
-    max_printed: ClassVar[int | None] = None
+    _max_printed: ClassVar[int | None] = None
     """Rows that `print` shows; None for all."""
 
     @abstractmethod
@@ -151,25 +151,25 @@ class Table(ABC):
         """Return the rows as plain values, one dict each."""
 
     @abstractmethod
-    def cells(self) -> list[list[str]]:
+    def _cells(self) -> list[list[str]]:
         """Return the headings, then the rows, as printed."""
 
     @property
     @abstractmethod
-    def caption(self) -> str:
+    def _caption(self) -> str:
         """Title, n and correction: the caption in LaTeX."""
 
     @property
-    def heading(self) -> str:
+    def _heading(self) -> str:
         """Line above the printed table."""
         return self.title
 
     @property
-    def note(self) -> str:
+    def _note(self) -> str:
         """Line below the printed table."""
         return ""
 
-    def columns(self) -> list[str]:
+    def _columns(self) -> list[str]:
         """Return the names of the columns of `records`."""
         return list(next(iter(self.records()), ()))
 
@@ -179,7 +179,7 @@ class Table(ABC):
             atomic_path(path) as temporary,
             temporary.open("w", encoding="utf-8", newline="") as file,
         ):
-            writer = csv.DictWriter(file, self.columns(), lineterminator="\n")
+            writer = csv.DictWriter(file, self._columns(), lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.records())
 
@@ -187,24 +187,24 @@ class Table(ABC):
         """Return `records` as a pandas data frame."""
         import pandas as pd
 
-        return pd.DataFrame(self.records(), columns=self.columns())
+        return pd.DataFrame(self.records(), columns=self._columns())
 
     def to_latex(self) -> str:
         """Return a LaTeX table (package booktabs), with intervals as value [low, high]."""
-        header, *rows = self.cells()
-        return latex_table(header, rows, self.caption, self.left)
+        header, *rows = self._cells()
+        return latex_table(header, rows, self._caption, self._left)
 
     def __str__(self) -> str:
-        cells = self.cells()
-        end = None if self.max_printed is None else 1 + self.max_printed
-        lines = [self.heading, *(aligned(cells[:end], self.left) if cells[1:] else ())]
+        cells = self._cells()
+        end = None if self._max_printed is None else 1 + self._max_printed
+        lines = [self._heading, *(aligned(cells[:end], self._left) if cells[1:] else ())]
         if len(cells[:end]) < len(cells):
             lines.append(f"… and {len(cells) - len(cells[:end])} more: to_dataframe() has all.")
-        return "\n".join([*lines, *filter(None, [self.note])])
+        return "\n".join([*lines, *filter(None, [self._note])])
 
     def _repr_html_(self) -> str:
-        header, *rows = self.cells()
-        return columns_table(". ".join(filter(None, [self.heading, self.note])), header, rows)
+        header, *rows = self._cells()
+        return columns_table(". ".join(filter(None, [self._heading, self._note])), header, rows)
 
 
 def latex_table(
