@@ -489,10 +489,11 @@ def _broad(subject: ModelResults, number: int) -> Phrase | None:
     if not broad.passed:
         return None
     noun = count_of(len(broad.passed), "head")
-    verb = "attends" if len(broad.passed) == 1 else "attend"
+    verb = "has" if len(broad.passed) == 1 else "have"
     return sentence(
-        f"{noun.capitalize()} {verb} broadly, with more than {share:.0%} of the entropy of "
-        "attending evenly (".replace("%", "\u00a0%"),
+        f"{noun.capitalize()} {verb} more than {share:.0%} of the entropy of uniform attention (".replace(
+            "%", "\u00a0%"
+        ),
         _named(number, broad.passed, "nats"),
         aside(f"; {broad.correction}"),
         ").",
