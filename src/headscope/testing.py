@@ -19,7 +19,7 @@ from headscope.attention import Attention, BlockName
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
 from headscope.lazy import torch
-from headscope.metrics.core.accumulator import Accumulator, measure_reading
+from headscope.metrics.core.accumulator import Accumulator, measure_layer
 from headscope.metrics.core.contract import LayersMetric, Metric, RatioMetric, State, SumMetric
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.registry import find_metrics, metric_from_dict, metric_to_dict
@@ -365,7 +365,7 @@ def check_inputs(sample: MetricSample) -> None:
     batch = sample.batch(numbers)
     layer = make_attention(sample.documents, batch)[0]
     weights, stacks = layer.weights.clone(), pickle.dumps(batch.stacks)
-    measure_reading(metric, LayerData(layer, batch))
+    measure_layer(metric, LayerData(layer, batch))
     sample.require((layer.weights == weights).all(), "the weights should be left unchanged")
     sample.require(pickle.dumps(batch.stacks) == stacks, "the batch should be left unchanged")
     a, b = sample.state([0, 1]), sample.state([2])

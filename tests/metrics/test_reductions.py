@@ -18,7 +18,7 @@ from headscope.errors import MetricError, MissingExtra, ModelError, RunMismatch
 from headscope.metrics import METRICS
 from headscope.metrics.core import layer_data as kernels
 from headscope.metrics.core import registry
-from headscope.metrics.core.accumulator import Accumulator, measure_reading
+from headscope.metrics.core.accumulator import Accumulator, measure_layer
 from headscope.metrics.core.contract import Metric, RatioMetric
 from headscope.metrics.core.layer_data import LayerData, read_reductions
 from headscope.metrics.core.regions import (
@@ -126,14 +126,14 @@ def test_all_layers_at_once_are_each_layer_by_itself(name: str, is_causal: bool)
     batch = make_batch(cases)
     layers = attentions(cases, batch)
     metric = METRICS[name]()
-    fold = Accumulator([metric])
-    with fold.batch(batch) as read:
+    accumulator = Accumulator([metric])
+    with accumulator.batch(batch) as read:
         for layer in layers:
             read(layer)
-    together = fold.states()["self"][name]
+    together = accumulator.states()["self"][name]
     batch.derived.clear()
     for number, layer in enumerate(layers):
-        alone = measure_reading(metric, LayerData(layer, batch))
+        alone = measure_layer(metric, LayerData(layer, batch))
         for array, values in alone.items():
             np.testing.assert_allclose(together[array][number], values, rtol=1e-12, atol=1e-13)
 
@@ -143,11 +143,11 @@ def test_layers_may_differ_in_heads() -> None:
     batch = make_batch(cases)
     wide, narrow = attentions(cases, batch)
     narrow = replace(narrow, weights=narrow.weights[:, :2])
-    fold = Accumulator([METRICS["distance"](), Exemplars()])
-    with fold.batch(batch) as read:
+    accumulator = Accumulator([METRICS["distance"](), Exemplars()])
+    with accumulator.batch(batch) as read:
         read(wide)
         read(narrow)
-    states = fold.states()["self"]
+    states = accumulator.states()["self"]
     assert states["distance"]["numerator"].shape[2] == 3
     assert (states["distance"]["numerator"][1, :, 2] == 0).all()
     assert (states["distance"]["numerator"][1, :, :2].sum(0) > 0).all()
@@ -160,11 +160,11 @@ def test_any_number_of_layers_may_come(expected: int) -> None:
     batch = make_batch(cases)
     found = []
     for n_layers in (expected, 5):
-        fold = Accumulator([METRICS["distance"](), DepAccuracy()], n_layers)
-        with fold.batch(batch) as read:
+        accumulator = Accumulator([METRICS["distance"](), DepAccuracy()], n_layers)
+        with accumulator.batch(batch) as read:
             for layer in attentions(cases, batch):
                 read(layer)
-        found.append(fold.states()["self"])
+        found.append(accumulator.states()["self"])
     for name, state in found[0].items():
         for array, values in state.items():
             assert values.shape[0] == 5
@@ -200,8 +200,8 @@ def test_a_metric_of_reductions_reads_only_those(reads: str, message: str) -> No
     cases = make_cases(5, 4, is_causal=False)
     batch = make_batch(cases)
     layer = attentions(cases, batch)[0]
-    fold = Accumulator([_Peeks(reads)])
-    with pytest.raises(MetricError, match=message), fold.batch(batch) as read:
+    accumulator = Accumulator([_Peeks(reads)])
+    with pytest.raises(MetricError, match=message), accumulator.batch(batch) as read:
         read(layer)
 
 
@@ -223,13 +223,13 @@ def test_what_is_not_a_number_is_not_counted(
     broken = attention.weights.clone()
     broken[1, 2] = sign * torch.nan
     metric = make()
-    fold = Accumulator([metric])
-    with fold.batch(batch) as read:
+    accumulator = Accumulator([metric])
+    with accumulator.batch(batch) as read:
         read(attention)
-    before = fold.states()["self"][metric.name]
-    with pytest.raises(ModelError, match="not a number"), fold.batch(batch) as read:
+    before = accumulator.states()["self"][metric.name]
+    with pytest.raises(ModelError, match="not a number"), accumulator.batch(batch) as read:
         read(replace(attention, weights=broken))
-    after = fold.states()["self"][metric.name]
+    after = accumulator.states()["self"][metric.name]
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 

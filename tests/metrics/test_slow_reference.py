@@ -19,15 +19,15 @@ from tests.metrics.worlds import attentions, make_batch, make_cases
 
 def measured(cases: list[Case], batches: int = 3, *, is_compiled: bool = False) -> xr.Dataset:
     metrics = [make() for make in METRICS.values()]
-    fold = Accumulator(metrics)
+    accumulator = Accumulator(metrics)
     per = math.ceil(len(cases) / batches)
     for start in range(0, len(cases), per):
         some = cases[start : start + per]
         batch = replace(make_batch(some, first_number=start), is_compiled=is_compiled)
-        with fold.batch(batch) as read:
+        with accumulator.batch(batch) as read:
             for attention in attentions(some, batch):
                 read(attention)
-    return finalize_all(fold.states(), metrics, batch.axes, fold.layers())["self"]
+    return finalize_all(accumulator.states(), metrics, batch.axes, accumulator.layers())["self"]
 
 
 def compare(data: xr.Dataset, expected: dict[str, Any], tolerance: float) -> None:

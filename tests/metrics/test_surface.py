@@ -171,14 +171,14 @@ def test_equals_the_slow_reference(is_causal: bool, dtype: type, weighting: str)
 
 
 def measured(cases: list[Case], metrics: list) -> xr.Dataset:
-    fold = Accumulator(metrics)
+    accumulator = Accumulator(metrics)
     for start in range(0, len(cases), 9):
         some = cases[start : start + 9]
         batch = make_batch(some, first_number=start)
-        with fold.batch(batch) as read:
+        with accumulator.batch(batch) as read:
             for attention in attentions(some, batch):
                 read(attention)
-    return finalize_all(fold.states(), metrics, batch.axes, fold.layers())["self"]
+    return finalize_all(accumulator.states(), metrics, batch.axes, accumulator.layers())["self"]
 
 
 def test_punctuation_in_every_spelling() -> None:

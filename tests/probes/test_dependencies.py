@@ -14,7 +14,7 @@ import xarray as xr
 import headscope as hs
 from headscope.attention import Attention
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.core.accumulator import Accumulator, measure_reading
+from headscope.metrics.core.accumulator import Accumulator, measure_layer
 from headscope.metrics.core.contract import Metric
 from headscope.metrics.core.finalize import finalize_all
 from headscope.metrics.core.layer_data import LayerData
@@ -40,14 +40,14 @@ def measured(
     per: int = 7,
     relations: tuple[str, ...] = RELATIONS,
 ) -> xr.Dataset:
-    fold = Accumulator(metrics)
+    accumulator = Accumulator(metrics)
     for start in range(0, len(worlds), per):
         some = worlds[start : start + per]
         batch = batch_of_worlds(some, first=start, relations=relations)
-        with fold.batch(batch) as read:
+        with accumulator.batch(batch) as read:
             for attention in layers_of(some, batch):
                 read(attention)
-    return finalize_all(fold.states(), metrics, batch.axes, fold.layers())["self"]
+    return finalize_all(accumulator.states(), metrics, batch.axes, accumulator.layers())["self"]
 
 
 @pytest.mark.parametrize("is_causal", [False, True], ids=["encoder", "causal"])
@@ -263,5 +263,5 @@ def test_sources_are_left_as_they_were() -> None:
     batch = batch_of_worlds(worlds)
     layer: Attention = layers_of(worlds, batch)[0]
     before = layer.weights.clone()
-    measure_reading(DepAccuracy(), LayerData(layer, batch))
+    measure_layer(DepAccuracy(), LayerData(layer, batch))
     assert torch.equal(layer.weights, before)

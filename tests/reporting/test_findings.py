@@ -185,7 +185,7 @@ def test_heads_that_hang_on_one_document_are_counted_where_the_test_is_named() -
     state["numerator"][1, 5, 2] += 4 * state["denominator"][1, 5, 2]
     of = ModelResults("toy", (group_result(before, "a"),))
     found = heads_beyond(of, "distance", 1.0)
-    assert (len(found.passed), found.n_decided) == (8, 1)
+    assert (len(found.passed), found.n_driven_by_one) == (8, 1)
     assert found.correction == (
         "after correction over 8 heads; in 1 of these, one document is more than half of what the "
         "number varies by"

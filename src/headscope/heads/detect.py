@@ -57,7 +57,7 @@ def detect_heads(
             f"at most {model.info.max_length}. Give a smaller length."
         )
     metrics = (TokensPerDocument(), OffsetShare(), SinkRate(), DuplicateToken(), Induction())
-    fold = Accumulator(metrics)
+    accumulator = Accumulator(metrics)
     axes = Axes(buckets_per_group=1)
     for start in range(0, sequences, ROWS_AT_ONCE):
         rows = ids[start : start + ROWS_AT_ONCE]
@@ -69,9 +69,11 @@ def detect_heads(
         batch = Batch(axes, {"self": stack}, zeros, zeros, zeros.astype(np.int64))
         inputs = {"input_ids": torch.from_numpy(rows), "attention_mask": torch.ones(rows.shape)}
         inputs["attention_mask"] = inputs["attention_mask"].long()
-        with fold.batch(batch) as read:
+        with accumulator.batch(batch) as read:
             model.read(inputs, read)
-    data = finalize_all(fold.states(), metrics, axes, fold.layers(), has_intervals=False)["self"]
+    data = finalize_all(
+        accumulator.states(), metrics, axes, accumulator.layers(), has_intervals=False
+    )["self"]
     return xr.Dataset(
         {
             "induction": data["induction"],

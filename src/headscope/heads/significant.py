@@ -56,7 +56,7 @@ class SignificantHeads(Table):
     n_tested: int
     rows: tuple[SignificantHead, ...]
     caution: str = ""
-    """What the list does not say: heads that could not be tested, a document that dominates."""
+    """Caveats: heads that could not be tested, documents that dominate."""
 
     def __len__(self) -> int:
         return len(self.rows)

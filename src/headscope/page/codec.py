@@ -96,12 +96,12 @@ def scale(numbers: np.ndarray, axes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 LEVEL = 6
-"""Of the compression."""
+"""Compression level."""
 QUICK_LEVEL = 4
 """For arrays of at least `LARGE` bytes: half of the time for few more bytes."""
 LARGE = 1 << 19
 GZIP = 31
-"""What zlib calls the gzip format with the largest window; its time stamp is 0."""
+"""`wbits` of zlib for gzip with the largest window; the time stamp is 0."""
 THREADS = 4
 
 

@@ -29,7 +29,7 @@ KINDS = ("row", "neurons", "edit", "effects", "score")
 
 
 class Replies:
-    """Answers about some traces, which they belong to.
+    """Replies to requests about stored traces.
 
     Attributes:
         traces: what the page shows.
@@ -115,7 +115,7 @@ MAX_EDITS = 64
 MAX_PARTS = 12
 LARGEST_FACTOR = 1e6
 MAX_NEURONS = 1 << 16
-"""Of a head whose vectors were not kept: the model itself says how many it has."""
+"""Maximum neuron number for heads without stored vectors; the model checks the rest."""
 EDITS = ("off", "cell", "neuron")
 
 

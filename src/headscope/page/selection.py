@@ -107,16 +107,16 @@ def _layer(block: Block, row: int) -> int:
 
 
 VIEWS = {"all": None, "model": None, "head": "lines", "neuron": "neurons"}
-"""What Python calls a view → the tab that shows it; the page chooses where there is none."""
+"""Tab of each view; the page chooses for other views."""
 THEMES = ("auto", "light", "dark")
 TABS = ("lines", "matrix", "neurons", "evidence", "effect")
 COLORS = ("role", "effect", "spread", "distance")
 SOURCES = ("corpus", "text")
-"""What roles are named from, where there is a corpus."""
+"""Sources of roles if there is a corpus."""
 CHOICES = {"tab": TABS, "color": COLORS, "named": SOURCES, "theme": THEMES}
 EDITS = ("off", "cell", "neuron")
 PLAIN = ("role", "against", "with", "sort", "minus", *EDITS, "filter", "pane", "embed")
-"""What a story step may say in the fragment's own words."""
+"""Keys of a fragment that a story step may set."""
 STEP = ("layer", "head", "block", "word", "key", "example", *CHOICES, *PLAIN)
 HEAD = re.compile(r"L(\d+)H(\d+)")
 

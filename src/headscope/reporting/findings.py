@@ -490,10 +490,9 @@ def _broad(subject: ModelResults, number: int) -> Phrase | None:
         return None
     noun = count_of(len(broad.passed), "head")
     verb = "has" if len(broad.passed) == 1 else "have"
+    more = f"more than {100 * share:.0f}\u00a0% of the entropy of uniform attention ("
     return sentence(
-        f"{noun.capitalize()} {verb} more than {share:.0%} of the entropy of uniform attention (".replace(
-            "%", "\u00a0%"
-        ),
+        f"{noun.capitalize()} {verb} {more}",
         _named(number, broad.passed, "nats"),
         aside(f"; {broad.correction}"),
         ").",

@@ -21,7 +21,7 @@ PAIRS = (
     ("Rest, and what it fetches", "null_share", "null_share_by_norm"),
     ("Gradient and effect", "removal_estimate:all", "effect"),
 )
-"""What papers set against one another: a title and two variables."""
+"""Pairs of variables that papers compare: a title and two variables."""
 
 
 def finder_figure(subjects: Sequence[ModelResults]) -> Figure | None:

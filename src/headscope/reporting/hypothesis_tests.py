@@ -19,7 +19,7 @@ from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 LEVEL = 0.05
 """A corrected p value below it is significant."""
 ONE_DOCUMENT = "one document is more than half of what the number varies by"
-"""What is said of a head that other documents may say otherwise of."""
+"""Warning for a head whose value depends on one document."""
 HeadValue = tuple[int, int, ValueText]
 """Layer, head and value."""
 
@@ -30,8 +30,8 @@ class HeadList:
 
     passed: tuple[HeadValue, ...]
     n_tested: int
-    n_decided: int = 0
-    """Of those that passed: how many hang on one document (`dominance.is_decided`)."""
+    n_driven_by_one: int = 0
+    """Number of passed heads driven by one document (`jackknife.is_driven_by_one`)."""
 
     @property
     def correction(self) -> str:
@@ -39,9 +39,9 @@ class HeadList:
         document.
         """
         corrected = f"after correction over {self.n_tested} heads"
-        if not self.n_decided:
+        if not self.n_driven_by_one:
             return corrected
-        return f"{corrected}; in {self.n_decided} of these, {ONE_DOCUMENT}"
+        return f"{corrected}; in {self.n_driven_by_one} of these, {ONE_DOCUMENT}"
 
 
 def heads_beyond(
@@ -74,8 +74,8 @@ def heads_beyond(
         for i, j in places
     ]
     passed.sort(key=lambda entry: -entry[2].value)
-    n_decided = int(is_driven_by_one(compared)[tuple(places.T)].sum())
-    return HeadList(tuple(passed), int(np.isfinite(p).sum()), n_decided)
+    n_driven_by_one = int(is_driven_by_one(compared)[tuple(places.T)].sum())
+    return HeadList(tuple(passed), int(np.isfinite(p).sum()), n_driven_by_one)
 
 
 def scaled(jackknife: Jackknife, factor: float) -> Jackknife:

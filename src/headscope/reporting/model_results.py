@@ -26,7 +26,7 @@ from headscope.statistics.jackknife import Jackknife
 MAIN = ("null_share", "distance", "entropy", "dep_alignment", "variability")
 """Variables of an analysis; two results of a model that share one of them are two subjects."""
 CONTROL = ", random weights"
-"""What a probe adds to the model's name if it was trained on a copy with random weights."""
+"""Suffix of the model's name for a probe trained on random weights."""
 
 _Key = tuple[str, ...]
 """Equal for results of the same model, weights, edits and attention block."""

@@ -215,7 +215,7 @@ class Accumulator:
                 measured.to_add.append((metric, layer_data, tuple(layers)))
             else:
                 with self._guard(metric, layer_data):
-                    state = measure_reading(metric, layer_data)
+                    state = measure_layer(metric, layer_data)
                 states = _split(metric, state, len(layers))
                 for place, state in zip(places, states, strict=True):
                     measured.states[place, metric.name] = state
@@ -374,7 +374,7 @@ def _input_of(metric: Metric) -> _MetricInput:
     return "reductions" if metric.scope == "layer" and metric.reductions else metric.scope
 
 
-def measure_reading(metric: Metric, layer_data: LayerData) -> State:
+def measure_layer(metric: Metric, layer_data: LayerData) -> State:
     """Return the state of one LayerData, for any kind of metric."""
     if isinstance(metric, MergedMetric):
         return metric.measure(layer_data)
