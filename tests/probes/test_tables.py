@@ -82,7 +82,7 @@ def test_csv_has_the_rows(dependencies: Result, tmp_path: Path) -> None:
 
 def test_causal_tables_show_what_is_visible(tiny_llama: Model) -> None:
     table = hs.probe_dependencies(tiny_llama, hs.read(PARSED), 2).table()
-    assert "visible" in table.columns()
+    assert "visible" in table.to_dataframe()
     assert "visible" in str(table)
 
 
@@ -98,7 +98,7 @@ def test_text_of_a_table(dependencies: Result) -> None:
 def test_latex_and_dataframe_of_a_table(dependencies: Result) -> None:
     table = dependencies.table()
     frame = table.to_dataframe()
-    assert list(frame.columns) == table.columns()
+    assert list(frame.columns) == list(table.records()[0])
     assert frame["accuracy"].tolist() == [row.accuracy for row in table.rows]
     lines = table.to_latex().splitlines()
     assert lines[2].startswith(r"\caption{")
