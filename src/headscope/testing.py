@@ -15,6 +15,7 @@ from typing import cast
 
 import numpy as np
 
+from headscope.arguments import expect
 from headscope.attention import Attention, BlockName
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
@@ -46,10 +47,14 @@ def check_metric(metric: Metric, seed: int = 7) -> None:
         metric: The metric, with its options.
         seed: Seed of the random documents.
     """
+    expect("metric", metric, Metric, "a metric, such as MyMetric()")
     for is_causal in (False, True):
         sample = MetricSample(metric, is_causal, seed)
         for check in CHECKS:
-            check(sample)
+            try:
+                check(sample)
+            except InputError as error:
+                raise AssertionError(f"{type(metric).__name__}: {error}") from error
 
 
 @dataclass
@@ -297,7 +302,7 @@ def check_description(sample: MetricSample) -> None:
         find_metrics(metric, metric.needs)
         again = metric_from_dict(metric_to_dict(metric))
     except InputError as error:
-        raise AssertionError(f"{metric.name}: {error}") from error
+        raise AssertionError(f"{type(metric).__name__}: {error}") from error
     sample.require(again == metric, f"options should survive JSON, but {metric} became {again}")
     try:
         copy = pickle.loads(pickle.dumps(metric))

@@ -108,3 +108,9 @@ def test_check_importance(tiny_llama: Model, tmp_path: Path) -> None:
         ("first", 1.0),
     ]
     assert "100%" in answer.text
+
+
+def test_a_card_with_exemplars_is_json(tiny_bert: Model, tmp_path: Path) -> None:
+    analyze(tiny_bert, make_corpus(6), ["exemplars", "distance"], out=tmp_path / "run")
+    answer = card([tmp_path / "run"], layer=0, head=1)
+    assert json.loads(json.dumps(answer.data))["exemplars"]

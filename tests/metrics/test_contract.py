@@ -161,7 +161,7 @@ def _local() -> Metric:
     [
         (CountsPadding, r"minimal: padding should change nothing \(numerator differs by up to"),
         (DependsOnBatch, "minimal: merge|minimal: any sharding should equal the whole"),
-        (NamedAll, "all: NamedAll is named 'all'"),
+        (NamedAll, "NamedAll is named 'all'"),
         (_local, "minimal: workers cannot unpickle it .* top level of a module"),
     ],
 )

@@ -146,7 +146,10 @@ def test_a_class_is_not_an_instance(tiny_bert: Model) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (lambda r: (total_mass(r), total_mass(r)), "plain: `rows` returned tuple. Expected"),
+        (
+            lambda r: (total_mass(r), total_mass(r)),
+            "plain: `rows` returned a tuple. Expected a tuple of three",
+        ),
         (
             lambda r: tuple(t[:, :2] for t in (total_mass(r), total_mass(r), query_counts(r))),
             r"plain: the numerator that `rows` returned has the shape \(3, 2\)\. Expected \(3, 4\)",

@@ -118,7 +118,9 @@ def test_damaged_and_foreign_files(small: Result, tmp_path: Path) -> None:
     xr.Dataset({"x": 1}).to_netcdf(path, engine="h5netcdf")
     with pytest.raises(FileFormatError, match="not a headscope file"):
         hs.open(path)
-    xr.Dataset({"x": 1}, attrs={"headscope": "result"}).to_netcdf(path, engine="h5netcdf")
+    xr.Dataset({"x": 1}, attrs={"headscope": "result", "format": 3}).to_netcdf(
+        path, engine="h5netcdf"
+    )
     with pytest.raises(FileFormatError, match="its content is damaged"):
         hs.open(path)
     empty = tmp_path / "empty"
@@ -190,3 +192,20 @@ def test_variables_of_other_axes_stand_in_one_table_by_a_label(tiny_bert: Model)
         result.to_dataframe("distance", parent="boo")
     with pytest.raises(UnknownName, match=r"Unknown axis 'parant'\. Did you mean 'parent'"):
         result.to_dataframe("distance", parant="either")
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [(None, "earlier edition"), (2, "earlier edition"), (99, "Install a newer")],
+)
+def test_files_of_other_formats_are_refused_by_name(
+    small: Result, tmp_path: Path, version: int | None, message: str
+) -> None:
+    file = tmp_path / "result.nc"
+    small.save(file)
+    with h5py.File(file, "a") as root:
+        del root.attrs["format"]
+        if version is not None:
+            root.attrs["format"] = version
+    with pytest.raises(FileFormatError, match=message):
+        hs.open(file)

@@ -185,12 +185,13 @@ def map_heads(
             they come before the names of roles.
         effects: of the same model's heads over a corpus, `hs.effects(model, corpus)`: the larger a
             head's effect on the loss, the larger its point is drawn.
-        thresholds: minimum values for a role.
+        thresholds: minimum values for a role, a `headscope.heads.roles.RoleThresholds`.
         seed: of the embedding's starts.
         starts: how many; the best is kept.
         most_clusters: the largest number of clusters that is tried; the smallest is 2.
     """
     result = _chosen(result, over)
+    expect("thresholds", thresholds, RoleThresholds | None, "a RoleThresholds")
     labels = name_heads(result, thresholds, probes)
     n_layers, n_heads = result["js"].shape[:2]
     distances = result["js"].values.reshape(n_layers * n_heads, -1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Entropy(RatioMetric):
     """Entropy of a head's attention without null keys: 0 on one token, ln n evenly over n.
 
-    Mean over query tokens of −Σ p ln p, where p is a row without null reading, renormalized. Rows
+    Mean over query tokens of −Σ p ln p, where p is a row without null attention, renormalized. Rows
     with more than `most_null` (90 %) null attention are skipped: what is left of them says little.
     `entropy_count` is how many rows each head had.
 

@@ -114,7 +114,7 @@ def effects_part(
 
     Args:
         effects: of this trace.
-        other: of the trace it is compared with, for the likeness of the two.
+        other: of the trace it is compared with, for the cosine similarity of the two.
         buffers: what to store arrays in.
     """
     if effects is None:

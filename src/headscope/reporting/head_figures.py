@@ -17,8 +17,8 @@ from headscope.results.result import Exemplar
 PAIRS = (
     ("Distance and alignment", "distance", "dep_alignment:either"),
     ("Distance and entropy", "distance", "entropy"),
-    ("Rest and effect", "null_share", "effect"),
-    ("Rest, and what it fetches", "null_share", "null_share_by_norm"),
+    ("Null attention and effect", "null_share", "effect"),
+    ("Null attention, norm-weighted", "null_share", "null_share_by_norm"),
     ("Gradient and effect", "removal_estimate:all", "effect"),
 )
 """Pairs of variables that papers compare: a title and two variables."""

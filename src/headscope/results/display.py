@@ -36,8 +36,8 @@ LAST = 1 << 20
 CURE = "cut long documents (max_tokens), or take as many sentences of each"
 """Remedy if one document dominates a sum."""
 METHOD = (
-    "delete-one jackknife over parts, Bell-McCaffrey degrees of freedom, Hall's skewness and what "
-    "few documents hide of it, none of shares within 0.001 of 1"
+    "delete-one jackknife over buckets of documents, Bell-McCaffrey degrees of freedom, Hall's "
+    "skewness with a bound for few documents, none of shares within 0.001 of 1"
 )
 """Method of intervals, stored as an attribute."""
 

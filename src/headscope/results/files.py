@@ -32,6 +32,8 @@ from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Block, Trace
 from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
+FILE_FORMAT = 3
+"""Number of the file format; an edition that renames variables has a new one."""
 PROBE, RESULT, TRACE = "probe", "result", "trace"
 GROUPS = ("parameters", "log")
 
@@ -41,7 +43,7 @@ def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
     # Long texts are variables: HDF5 limits attributes to 64 kB.
     text = json.dumps(dict(probe.provenance), ensure_ascii=True)
     root = probe.scores.assign(provenance=((), text))
-    root.attrs.update(headscope=PROBE, kind=probe.kind)
+    root.attrs.update(headscope=PROBE, format=FILE_FORMAT, kind=probe.kind)
     with atomic_path(path) as temporary:
         save_groups(temporary, {"/": root, **{f"/{x}": getattr(probe, x) for x in GROUPS}})
 
@@ -64,7 +66,7 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     root = result.blocks[main].assign(
         provenance=((), json.dumps(dict(result.provenance), ensure_ascii=True))
     )
-    root.attrs.update(headscope=RESULT, blocks=json.dumps([main, *others]))
+    root.attrs.update(headscope=RESULT, format=FILE_FORMAT, blocks=json.dumps([main, *others]))
     datasets: dict[str, xr.Dataset] = {"/": root}
     for name in others:
         datasets[f"/blocks/{name}"] = result.blocks[name]
@@ -85,7 +87,7 @@ def load_result(path: str | os.PathLike[str]) -> Result:
     provenance = json.loads(str(root["provenance"].item()))
     main, *others = json.loads(root.attrs["blocks"])
     root = root.drop_vars("provenance")
-    for name in ("headscope", "blocks"):
+    for name in ("headscope", "format", "blocks"):
         del root.attrs[name]
     blocks = {main: root, **{name: loaded[f"/blocks/{name}"] for name in others}}
     states: dict[str, dict[str, xr.Dataset]] = {}
@@ -237,6 +239,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace; the file appears when complete."""
     attributes = {
         "headscope": TRACE,
+        "format": FILE_FORMAT,
         "blocks": json.dumps(list(trace.blocks)),
         "about": json.dumps(dict(trace.provenance)),
     }
@@ -382,6 +385,22 @@ def _text_tuple(array: xr.DataArray) -> tuple[str, ...]:
 RESULT_FILE = "result.nc"
 """Name of the result's file in a run folder."""
 
+
+def _check_format(file: Path, version: object) -> None:
+    """Refuse files of another edition: their variables have other names."""
+    if version == FILE_FORMAT:
+        return
+    if isinstance(version, int | np.integer) and version > FILE_FORMAT:
+        raise FileFormatError(
+            f"{str(file)!r} has format {version}, expected {FILE_FORMAT} at most. Install a newer "
+            "headscope."
+        )
+    raise FileFormatError(
+        f"{str(file)!r} was written by an earlier edition of headscope (format {version}, expected "
+        f"{FILE_FORMAT}). Measure it again, or open it with that edition."
+    )
+
+
 _LOADERS: dict[str, tuple[Callable[[Path], Trace | Result | Probe], frozenset[str]]] = {
     "trace": (load_trace, frozenset({"blocks", "stacks", "media", "predictions", "effects"})),
     "result": (load_result, frozenset({"blocks", "groups", "states", "documents"})),
@@ -411,7 +430,7 @@ def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
     try:
         # h5py alone: h5netcdf raises again when a file that failed to open is collected.
         with h5py.File(file, "r") as root:
-            kind = root.attrs.get("headscope")
+            kind, version = root.attrs.get("headscope"), root.attrs.get("format", 2)
     except Exception as error:  # h5py raises many kinds for a damaged file
         raise FileFormatError(
             f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "
@@ -422,6 +441,7 @@ def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
             f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
             f"{kind!r}, expected {' or '.join(map(repr, _LOADERS))})."
         )
+    _check_format(file, version)
     try:
         load, groups = _LOADERS[kind]
         check_file(file, groups)

@@ -114,7 +114,7 @@ def card(
             for topic, rows in description.evidence
         },
         "nearest": [{"layer": a, "head": b, "js": js} for a, b, js in description.nearest],
-        "exemplars": list(description.exemplars),
+        "exemplars": [str(exemplar) for exemplar in description.exemplars],
     }
     return CommandResult(data, str(description))
 

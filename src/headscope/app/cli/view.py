@@ -34,7 +34,7 @@ def view(
         bool | None,
         typer.Option(
             help="Put queries, keys and values of all layers into the page, or of none; by "
-            "default of the first layer weighted.",
+            "default of the layer that the page opens on.",
             show_default=False,
         ),
     ] = None,

@@ -316,7 +316,8 @@ class RatioMetric(Metric):
         rows = self.rows(layer_data)
         if not isinstance(rows, tuple) or len(rows) != len(RATIO_ARRAYS):
             raise MetricError(
-                f"`rows` returned {type(rows).__name__}. Expected {', '.join(RATIO_ARRAYS)}."
+                f"`rows` returned a {type(rows).__name__}. Expected a tuple of three tensors: "
+                f"{', '.join(RATIO_ARRAYS)}."
             )
         lead = (
             (len(layer_data.batch), layer_data.n_heads)

@@ -196,6 +196,8 @@ def is_ours(metric: Metric) -> bool:
 
 def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Metric]:
     """Return the requested metrics as a list, also from an iterator."""
+    if isinstance(wanted, type):
+        raise InputError(f"{wanted.__name__} is a class; pass a metric: {wanted.__name__}().")
     expect("metrics", wanted, str | Metric | Iterable, '"all", names, or metrics')
     return [wanted] if isinstance(wanted, str | Metric) else list(wanted)
 
