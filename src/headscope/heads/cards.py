@@ -321,10 +321,9 @@ class RankedTable:
 
 
 def _accuracy_sentence(row: CardRow) -> str:
+    share, low, high = (_percent(n or 0.0) for n in (row.number, row.low, row.high))
     baseline = "" if row.column.baseline is None else f"; {row.column.baseline_text}"
-    return (
-        f"Finds {row.what} in {row.number:.1%} [{row.low:.1%}, {row.high:.1%}] of cases{baseline}."
-    )
+    return f"Finds {row.what} in {share} [{low}, {high}] of cases{baseline}."
 
 
 def shown_variables(data: xr.Dataset) -> list[xr.DataArray]:

@@ -86,7 +86,6 @@ def _own_variables(data: xr.Dataset) -> list[str]:
 
 
 def _row(data: xr.Dataset, layer: int, head: int) -> dict[str, Json]:
-    """A point of the scatter plot."""
     row: dict[str, Json] = {"layer": layer, "head": head}
     for name in SCORES:
         row[name] = _rounded(data[name].sel(layer=layer, head=head))
@@ -151,7 +150,6 @@ def _config(
 
 
 def _head(result: Result, samples: xr.Dataset, stack: str) -> dict[str, Json]:
-    """Everything about one head."""
     kept = {str(name): array.values for name, array in samples.data_vars.items()}
     sequences = []
     distances = np.zeros(len(DISTANCES) - 1)

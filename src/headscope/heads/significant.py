@@ -66,21 +66,17 @@ class SignificantHeads(Table):
 
     @property
     def _heading(self) -> str:
-        """Title, number of heads and correction."""
         return f"{self.title}: {len(self)} of {self.n_tested} heads ({self.correction})"
 
     @property
     def _caption(self) -> str:
-        """Caption of the LaTeX table."""
         return f"{self._heading}. 95 % intervals over documents."
 
     @property
     def _note(self) -> str:
-        """Line below the printed table."""
         return self.caution
 
     def _columns(self) -> list[str]:
-        """Return the columns of `records`."""
         return ["layer", "head", "value", "low", "high", "p", "p_adjusted"]
 
     def records(self) -> list[dict[str, Value]]:
@@ -171,7 +167,6 @@ def _check_number(name: str, jackknife: Jackknife, against: float) -> None:
 
 
 def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]) -> Labeled:
-    """A variable over layer and head alone."""
     if name not in known:
         raise UnknownName.of("variable with intervals", name, known)
     array = known[name].array

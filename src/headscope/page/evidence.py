@@ -8,7 +8,7 @@ import xarray as xr
 
 from headscope.arguments import expect
 from headscope.errors import InputError
-from headscope.heads.cards import ACCURACIES, CardRow, HeadCard, RankedTable
+from headscope.heads.cards import ACCURACIES, CardRow, HeadCard, RankedTable, RankedVariable
 from headscope.heads.roles import CONTENT, corpus_roles
 from headscope.page.payload import Evidence
 from headscope.page.payload_types import (
@@ -28,8 +28,6 @@ AROUND = 16
 """Tokens shown on either side of an exemplar's link if its document is not shown whole."""
 SHARES = ("class_share", "offset_share", *CONTENT)
 """Variables that say where a head looks, as shares of its attention."""
-REMAINDER = "rest"
-"""Label of a class of keys that says nothing about a head."""
 RELATIONS = {
     "advcl": "adverbial clause",
     "advmod": "adverb",
@@ -86,7 +84,7 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
         )
     )
     meanings = {
-        _name(column.name, column.labels): column.display.meaning
+        _name(column): column.display.meaning
         for column in table.columns
         if column.display.meaning and column.name not in ACCURACIES
         if not column.labels or column.name in SHARES
@@ -123,7 +121,7 @@ def _page_card(card: HeadCard) -> PageCard:
         row
         for row in others
         if row.column.name in SHARES
-        and REMAINDER not in row.column.labels.values()
+        and "rest" not in row.column.labels.values()  # says nothing about a head
         and (row.column.values > 0).any()  # a causal head cannot attend to the next token
     ]
     shares.sort(key=lambda row: SHARES.index(row.column.name))
@@ -139,9 +137,8 @@ def _page_card(card: HeadCard) -> PageCard:
 
 
 def _bounded(row: CardRow) -> Bounded:
-    numbers = (None if n is None else float(f"{n:.4g}") for n in (row.number, row.low, row.high))
-    value, low, high = numbers
-    return {"value": value or 0.0, "low": low, "high": high}
+    low, high = (None if n is None else float(f"{n:.4g}") for n in (row.low, row.high))
+    return {"value": float(f"{row.number:.4g}"), "low": low, "high": high}
 
 
 def _relation(row: CardRow) -> Relation:
@@ -164,15 +161,15 @@ def _number(row: CardRow) -> CardNumber:
     unit = "share" if column.display.is_share else column.display.units
     title = row.what if column.labels or column.name not in SHARES else column.display.short_title
     return {
-        "name": _name(column.name, column.labels),
+        "name": _name(column),
         "title": title,
         **_bounded(row),
         "unit": unit,
     }
 
 
-def _name(variable: str, labels: object) -> str:
-    return "/".join([variable, *labels.values()]) if isinstance(labels, dict) else variable
+def _name(column: RankedVariable) -> str:
+    return "/".join([column.name, *column.labels.values()])
 
 
 def _linked(exemplar: Exemplar) -> LinkedDocument:

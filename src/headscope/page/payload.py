@@ -336,7 +336,6 @@ def _shown(
 def _stored_layers(
     traces: Sequence[Trace], neurons: bool | Sequence[int] | None, fragments: Sequence[str]
 ) -> frozenset[int]:
-    """The layers whose vectors go along."""
     if neurons is False:
         return frozenset()
     known = {

@@ -96,12 +96,8 @@ def layer_vectors(block: Block, layer: int, buffers: Buffers) -> VectorsPart:
         "queries": numbers["queries"],
         "keys": numbers["keys"],
     }
-    if "values" in numbers:
-        part["values"] = numbers["values"]
-    if "outputs" in numbers:
-        part["outputs"] = numbers["outputs"]
-    if "scores" in numbers:
-        part["scores"] = numbers["scores"]
+    for name in [name for name in numbers if name not in part]:
+        part[name] = numbers[name]  # type: ignore[literal-required]
     return part
 
 

@@ -94,7 +94,6 @@ class Explorer(anywidget.AnyWidget):
         )
 
     def _answer(self, _: object, content: Mapping[str, object], __: object) -> None:
-        """Answer a request of the page."""
         kind = content.get("kind")
         if not isinstance(kind, str):
             return

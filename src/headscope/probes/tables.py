@@ -428,7 +428,6 @@ class BiasTable(Table):
 
     @property
     def _note(self) -> str:
-        """Cross-fitted accuracies, below the printed table."""
         pro, anti = (
             percent(accuracy, *bounds)
             for accuracy, bounds in zip(

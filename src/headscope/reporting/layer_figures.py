@@ -333,7 +333,6 @@ def _value(shown: MaybeNumber | IntervalCell) -> float:
 
 
 def _counts(subject: ModelResults, groups: Sequence[str]) -> list[int]:
-    """The number of documents of each group."""
     known = subject.results[0].groups
     return [
         int(next(iter(known[group].values()))["tokens_per_document_count"]) if group in known else 0

@@ -173,7 +173,6 @@ def _probe_rows(probe: Probe) -> list[tuple[str, str]]:
 
 
 def _kept(rows: Mapping[str, object]) -> list[tuple[str, str]]:
-    """The rows that have a text."""
     return [(name, str(text)) for name, text in rows.items() if text not in (None, "")]
 
 
@@ -236,10 +235,10 @@ def build_map_report(
     others = [result for result in results if result is not heads.result]
     subjects = find_subjects([heads.result, *others], pages)[:1]
     maps, documents = {0: heads}, Documents()
-    sections = [section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])]
-    shown = [made for made in sections if made is not None]
+    shown = section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])
+    sections = [] if shown is None else [shown]
     cards = _cards(subjects, maps, documents)
-    return _report(f"Heads of {heads.title}", subjects, shown, cards, documents, [])
+    return _report(f"Heads of {heads.title}", subjects, sections, cards, documents, [])
 
 
 def _cards(

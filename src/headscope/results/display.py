@@ -161,12 +161,10 @@ class Table(ABC):
 
     @property
     def _heading(self) -> str:
-        """Line above the printed table."""
         return self.title
 
     @property
     def _note(self) -> str:
-        """Line below the printed table."""
         return ""
 
     def _columns(self) -> list[str]:

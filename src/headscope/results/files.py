@@ -130,7 +130,6 @@ def _packed(metrics: Mapping[str, xr.Dataset]) -> xr.Dataset:
 
 
 def _unpacked(data: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Split the arrays that `_packed` joined."""
     arrays: dict[str, dict[str, tuple[list[str], np.ndarray]]] = {}
     used: dict[str, int] = {}
     for metric, name, kind, dims, shape in json.loads(str(data["contents"].item())):

@@ -109,7 +109,6 @@ class Probe:
 
     @property
     def _words(self) -> int:
-        """Number of scored words, without punctuation."""
         return int(self.scores["words"].sel(punctuation="without"))
 
     def predict(

@@ -43,7 +43,6 @@ class OntoGumReader(Reader):
 
 
 def _as_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
-    """Yield each document as one long sentence."""
     current: Sentence | None = None
     problem: FileFormatError | None = None
 
