@@ -47,4 +47,4 @@ def test_one_text_is_read_as_the_table_says(smollm2: Model) -> None:
     assert "(L23 H3: 0.74)" in README
     effect = hs.effects(smollm2, TEXT.format("Mary"), " Mary", " John", heads=[(23, 3)])
     assert float(effect.sel(layer=23, head=3)) == pytest.approx(-3.04, abs=0.02)
-    assert "fall by 3.04" in README
+    assert "falls by 3.04" in README
