@@ -1,4 +1,4 @@
-"""Atomic writes: files and folders appear complete or not at all."""
+"""Atomic writes: files and folders appear complete or not at all. The cache folder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from platformdirs import user_cache_path
 
 from headscope.errors import InputError
 
@@ -85,3 +87,10 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def cache_folder() -> Path:
+    """Return the folder of what can be made again: `HEADSCOPE_CACHE`, or the system's cache."""
+    if chosen := os.environ.get("HEADSCOPE_CACHE"):
+        return Path(chosen)
+    return user_cache_path("headscope", appauthor=False)

@@ -141,12 +141,12 @@ def test_a_thousand_heads() -> None:
 
 
 def test_saved_merged_and_resumed(tiny_bert: Model, tmp_path: Path) -> None:
-    from headscope.results.files import load_result
+    from headscope.results.files import open as open_file
     from headscope.run.merge import merge
 
     left = analyze(tiny_bert, make_corpus(6), "js", out=tmp_path / "a")
     right = analyze(tiny_bert, make_corpus(5, seed=1, first=6), "js")
-    assert_same_bits(load_result(tmp_path / "a" / "result.nc"), left)
+    assert_same_bits(open_file(tmp_path / "a" / "result.nc"), left)
     both = merge(left, right)
     counts = [int(r["js_count"]) for r in (left, right)]
     expected = (left["js"] * counts[0] + right["js"] * counts[1]) / sum(counts)

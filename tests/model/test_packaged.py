@@ -15,11 +15,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM
 
+from headscope.atomic import cache_folder
 from headscope.errors import IntegrityError, MissingObjective, ModelNotFound
 from headscope.model.model import Model
-from headscope.model.packaged import pinned as conversion_module
 from headscope.model.packaged.gguf import convert_gguf
-from headscope.model.packaged.pinned import MANIFEST, PACKAGED, cache_folder, converted
+from headscope.model.packaged.pinned import MANIFEST, PACKAGED, converted
 from tests.families.reference import reference_maps
 
 TEXT = "The doctor asked the nurse a question. She said that it was fine, in 1789."
@@ -106,52 +106,39 @@ def test_a_conversion_is_kept_and_repaired(tmp_path: Path) -> None:
     said: list[str] = []
     target = tmp_path / "cache" / "smollm2"
     for _ in range(2):
-        assert converted(Path("model.gguf"), target, convert, said.append) == target
+        assert converted(lambda: Path("model.gguf"), target, convert, said.append) == target
     assert (len(calls), len(said)) == (1, 1)
     (target / "model.safetensors").write_text("cut")  # what a full disk leaves
-    converted(Path("model.gguf"), target, convert, said.append)
+    converted(lambda: Path("model.gguf"), target, convert, said.append)
     assert len(calls) == 2
     assert (target / "model.safetensors").read_text() == "weights"
     (target / MANIFEST).unlink()
-    converted(Path("model.gguf"), target, convert, said.append)
+    converted(lambda: Path("model.gguf"), target, convert, said.append)
     assert len(calls) == 3
 
 
-def test_a_cache_is_checked_by_hash_once_for_each_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashed: list[str] = []
-    real = conversion_module.sha256
-
-    def counted(path: Path) -> str:
-        hashed.append(path.name)
-        return real(path)
-
+def test_a_cache_is_compared_with_its_hashes(tmp_path: Path) -> None:
     def convert(source: Path, folder: Path) -> None:
         (folder / "model.safetensors").write_text("weights")
 
     said: list[str] = []
     target = tmp_path / "smollm2"
-    monkeypatch.setattr(conversion_module, "sha256", counted)
 
-    def use() -> tuple[int, int]:
+    def use() -> int:
         said.clear()
-        hashed.clear()
-        converted(Path("model.gguf"), target, convert, said.append)
-        return len(said), len(hashed)
+        converted(lambda: Path("model.gguf"), target, convert, said.append)
+        return len(said)
 
-    assert use() == (1, 1)  # converted, and its hash written
-    assert use() == (0, 0)
-    monkeypatch.setattr(conversion_module, "__version__", "another")
-    assert use() == (0, 1)  # another version looks again, once
-    assert use() == (0, 0)
+    assert use() == 1
+    assert use() == 0
     weights = target / "model.safetensors"
-    weights.write_text("WEIGHTS")  # of the same size
-    os.utime(weights, ns=(1, 1))
-    assert use()[0] == 1
+    before = weights.stat()
+    weights.write_text("weightz")  # one bit, and neither size nor time tell
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert use() == 1
     assert weights.read_text() == "weights"
     (target / "pytorch_model.bin").write_text("what transformers might read")
-    assert use()[0] == 1
+    assert use() == 1
     assert not (target / "pytorch_model.bin").exists()
 
 
@@ -161,7 +148,7 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
         raise OSError("No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        converted(Path("model.gguf"), tmp_path / "smollm2", fail, lambda line: None)
+        converted(lambda: Path("model.gguf"), tmp_path / "smollm2", fail, lambda line: None)
     assert [p.name for p in tmp_path.iterdir() if p.suffix != ".lock"] == []
 
 
@@ -179,7 +166,7 @@ def convert(source, folder):
         log.write("converted\\n")
 
 target = Path(sys.argv[1]) / "smollm2"
-folder = converted(Path("model.gguf"), target, convert, lambda line: None)
+folder = converted(lambda: Path("model.gguf"), target, convert, lambda line: None)
 assert (folder / "model.safetensors").read_text() == "weights"
 """
 
@@ -217,7 +204,7 @@ def test_processes_convert_once(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_real_conversion_gives_a_transformers_folder(tmp_path: Path) -> None:
-    target = converted(gguf_file(), tmp_path / "smollm2", convert_gguf, lambda line: None)
+    target = converted(gguf_file, tmp_path / "smollm2", convert_gguf, lambda line: None)
     config = json.loads((target / "config.json").read_text())
     assert config["num_key_value_heads"] == 3
     _, loading = AutoModelForCausalLM.from_pretrained(

@@ -11,8 +11,10 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import FileFormatError
-from headscope.results import netcdf as hdf5
-from headscope.results.netcdf import MIN_CHECKED_EXPANSION, load_groups, save_groups
+from headscope.results import hdf5
+from headscope.results.hdf5 import MIN_CHECKED_EXPANSION
+from headscope.results.netcdf import decode_groups, save_groups
+from tests.results.sealing import seal_as_stranger
 
 
 @pytest.fixture
@@ -25,13 +27,19 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
+def open_sealed(path: Path) -> object:
+    """Open a file as if a stranger had written it, with a seal that fits."""
+    seal_as_stranger(path)
+    return hs.open(path)
+
+
 def test_values_of_another_file_are_refused(saved: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"s" * 64)
     with h5py.File(saved, "a") as file:
         file.create_dataset("stolen", (64,), "S1", external=[(str(secret), 0, 64)])
     with pytest.raises(FileFormatError, match="'stolen' has or is values that lie in another file"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 def test_virtual_values_are_refused(saved: Path, tmp_path: Path) -> None:
@@ -42,7 +50,7 @@ def test_virtual_values_are_refused(saved: Path, tmp_path: Path) -> None:
     with h5py.File(saved, "a") as file:
         file.create_virtual_dataset("virtual", layout)
     with pytest.raises(FileFormatError, match="values made up of other files"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 @pytest.mark.parametrize(
@@ -52,28 +60,28 @@ def test_links_are_refused(saved: Path, link: h5py.SoftLink | h5py.ExternalLink)
     with h5py.File(saved, "a") as file:
         file["blocks/again"] = link
     with pytest.raises(FileFormatError, match="'blocks/again' has or is a link to somewhere else"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 def test_circles_are_refused(saved: Path) -> None:
     with h5py.File(saved, "a") as file:
         file["blocks/self/round"] = file["blocks"]
     with pytest.raises(FileFormatError, match="a second name of something in it"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 def test_groups_of_other_kinds_are_refused(saved: Path) -> None:
     with h5py.File(saved, "a") as file:
         file.create_group("unheard")
     with pytest.raises(FileFormatError, match="'unheard' has or is a group that files of its kind"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 def test_other_filters_are_refused(saved: Path) -> None:
     with h5py.File(saved, "a") as file:
         file.create_dataset("x", (64,), "i4", compression="lzf")
     with pytest.raises(FileFormatError, match=r"packed by the filters \[32000\]"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 def test_sizes_beyond_measure_are_refused(saved: Path) -> None:
@@ -81,7 +89,7 @@ def test_sizes_beyond_measure_are_refused(saved: Path) -> None:
         file.create_dataset("large", (MIN_CHECKED_EXPANSION // 4,), "f8", chunks=(1024,))
     assert saved.stat().st_size < 200_000
     with pytest.raises(FileFormatError, match="bytes of values in a file of"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 def test_chunks_beyond_measure_are_refused(saved: Path) -> None:
@@ -89,7 +97,7 @@ def test_chunks_beyond_measure_are_refused(saved: Path) -> None:
         chunk = (MIN_CHECKED_EXPANSION // 4,)
         file.create_dataset("x", (8,), "f8", chunks=chunk, maxshape=(None,), compression="gzip")
     with pytest.raises(FileFormatError, match="bytes of values in a file of"):
-        hs.open(saved)
+        open_sealed(saved)
 
 
 def test_more_attributes_than_ours_have_are_refused(
@@ -98,17 +106,20 @@ def test_more_attributes_than_ours_have_are_refused(
     with h5py.File(saved, "a") as file:
         for number in range(400):
             file["blocks"].attrs[f"a{number}"] = number
-    assert isinstance(hs.open(saved), hs.Trace)
+    assert isinstance(open_sealed(saved), hs.Trace)
     monkeypatch.setattr(hdf5, "MAX_ATTRIBUTES", 400)
     with pytest.raises(FileFormatError, match="more than 400 attributes"):
-        hs.open(saved)
+        hdf5.read_groups(saved)
 
 
 def test_one_long_text_does_not_make_all_texts_long(tmp_path: Path) -> None:
     path = tmp_path / "texts.nc"
     texts = np.array(["y" * 100_000, *["x"] * 999], dtype=object)
-    save_groups(path, {"/": xr.Dataset({"texts": ("n", texts), "few": ("m", texts[-3:])})})
-    loaded = load_groups(path)["/"]
+    data = xr.Dataset(
+        {"texts": ("n", texts), "few": ("m", texts[-3:])}, attrs={"headscope": "probe"}
+    )
+    save_groups(path, {"/": data})
+    loaded = decode_groups(hdf5.read_groups(path))["/"]
     assert loaded["texts"].dtype == object
     assert list(loaded["texts"].values) == list(texts)
     assert loaded["few"].dtype.kind == "U"

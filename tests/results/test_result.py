@@ -13,9 +13,11 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import FileFormatError, InputError, UnknownName
-from headscope.results.netcdf import load_groups
+from headscope.results.hdf5 import read_groups
+from headscope.results.netcdf import decode_groups
 from headscope.results.result import Result
 from headscope.run.analyze import analyze
+from tests.results.sealing import seal_as_stranger
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 
@@ -58,6 +60,7 @@ def test_states_that_do_not_fit_their_table_are_refused(small: Result, tmp_path:
     with h5py.File(file, "a") as root:
         contents = json.loads(root["states/self/contents"].asstr()[()])
         root["states/self/contents"][()] = json.dumps(contents[:-1])
+    seal_as_stranger(file)
     with pytest.raises(FileFormatError, match=r"states have \d+ numbers of type"):
         hs.open(file)
 
@@ -66,7 +69,7 @@ def test_our_way_of_reading_is_xarrays(small: Result, tmp_path: Path) -> None:
     file = tmp_path / "result.nc"
     small.save(file)
     groups = xr.open_groups(file, engine="h5netcdf")
-    loaded = load_groups(file)
+    loaded = decode_groups(read_groups(file))
     assert loaded.keys() == groups.keys()
     for name, data in groups.items():
         assert loaded[name].identical(data.load())
@@ -121,6 +124,9 @@ def test_damaged_and_foreign_files(small: Result, tmp_path: Path) -> None:
     xr.Dataset({"x": 1}, attrs={"headscope": "result", "format": 3}).to_netcdf(
         path, engine="h5netcdf"
     )
+    with pytest.raises(FileFormatError, match="does not end with headscope's seal"):
+        hs.open(path)
+    seal_as_stranger(path)
     with pytest.raises(FileFormatError, match="its content is damaged"):
         hs.open(path)
     empty = tmp_path / "empty"

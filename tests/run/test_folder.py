@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -14,8 +15,16 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.errors import HeadscopeWarning, InputError, RunMismatch
+from headscope.errors import (
+    FileFormatError,
+    HeadscopeError,
+    HeadscopeWarning,
+    InputError,
+    RunMismatch,
+)
 from headscope.run.analyze import analyze
+from headscope.run.checkpoint import ShardStore, read_keyed
+from headscope.sealed import SEAL_SIZE, sealed
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 from tests.run.shards import small_shards, stop_after
@@ -99,13 +108,13 @@ def test_a_checkpoint_under_another_name_is_not_taken_for_it(
 
 
 def rewritten(content: bytes, change: Callable[[dict[str, np.ndarray]], None]) -> bytes:
-    """A checkpoint with other arrays."""
+    """A checkpoint with other arrays, sealed."""
     with np.load(io.BytesIO(content)) as file:
         arrays = {name: file[name] for name in file.files}
     change(arrays)
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    return buffer.getvalue()
+    return sealed(buffer.getvalue())
 
 
 def with_meta(content: bytes, meta: bytes) -> bytes:
@@ -127,10 +136,16 @@ def reshape(arrays: dict[str, np.ndarray]) -> None:
             arrays[name] = np.zeros((2, 3))
 
 
+def retype(arrays: dict[str, np.ndarray]) -> None:
+    for name in arrays:
+        if name != "meta":
+            arrays[name] = arrays[name].astype(np.float32)
+
+
 def empty_zip(content: bytes) -> bytes:
     buffer = io.BytesIO()
     zipfile.ZipFile(buffer, "w").close()
-    return buffer.getvalue()
+    return sealed(buffer.getvalue())
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -148,6 +163,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "an array without a place": lambda content: rewritten(
         content, lambda arrays: arrays.update(astray=np.zeros(3))
     ),
+    "other types": lambda content: rewritten(content, retype),
     "pickled objects": lambda content: rewritten(
         content, lambda arrays: arrays.update({"self|distance|x": np.array([{}], dtype=object)})
     ),
@@ -164,6 +180,46 @@ def test_damaged_checkpoints_count_as_not_done(
     with pytest.warns(HeadscopeWarning, match="could not be read and are measured again: 1-"):
         result = analyze(tiny_bert, corpus, METRICS, out=stopped)
     assert_same_bits(result, expected)
+
+
+def test_no_flipped_bit_of_a_checkpoint_is_counted(tmp_path: Path, half_done: Path) -> None:
+    """Names in the zip directory and shapes in array headers are not covered by zip's own CRC."""
+    original = sorted((half_done / "shards").glob("*.npz"))[1]
+    content, file = original.read_bytes(), tmp_path / original.name
+    key, _ = read_keyed(original)
+    chance = random.Random(0)
+    directory = content.index(b"PK\x01\x02")
+    places = [
+        *chance.sample(range(len(content) - SEAL_SIZE), 300),
+        *range(directory, directory + 120),
+    ]
+    for place in places:
+        flipped = bytes([content[place] ^ (1 << chance.randrange(8))])
+        file.write_bytes(content[:place] + flipped + content[place + 1 :])
+        with pytest.raises(FileFormatError):
+            read_keyed(file)
+    file.write_bytes(content)
+    assert read_keyed(file)[0] == key
+
+
+def test_a_checkpoint_damaged_while_the_run_uses_it(
+    tiny_bert: Model, stopped: Path, expected: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge, calls = ShardStore.merge, 0
+
+    def damaging(self: ShardStore, *, flush: bool = False) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # after the files were checked, and before they are added
+            self.path(4).write_bytes(b"PK")
+            monkeypatch.setattr(self, "_next", 4)
+        merge(self, flush=flush)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ShardStore, "merge", damaging)
+        with pytest.raises(HeadscopeError, match="was damaged while the run used it"):
+            analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)
+    assert_same_bits(analyze(tiny_bert, make_corpus(30), METRICS, out=stopped), expected)
 
 
 def test_what_a_killed_run_left_is_swept(tiny_bert: Model, stopped: Path) -> None:
@@ -183,6 +239,13 @@ def test_checkpoints_that_outlived_their_result_are_swept(tiny_bert: Model, stop
         (stopped / "shards" / name).write_bytes(content)
     analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)
     assert not (stopped / "shards").exists()
+
+
+def test_a_plan_with_a_flipped_bit(tiny_bert: Model, stopped: Path) -> None:
+    file = stopped / "plan.json"
+    file.write_text(file.read_text().replace('"max_tokens": ', '"max_tokens": 1'))
+    with pytest.raises(InputError, match=r"plan\.json is damaged \(its hash is"):
+        analyze(tiny_bert, make_corpus(30), METRICS, out=stopped)
 
 
 @pytest.mark.parametrize("content", ["[1]", '{"plan": [1]}', '{"plan": null}', "[" * 200_000])

@@ -9,11 +9,7 @@ import pytest
 import xarray as xr
 
 import headscope as hs
-from headscope.errors import (
-    FileFormatError,
-    HeadscopeWarning,
-    InputError,
-)
+from headscope.errors import HeadscopeWarning, InputError
 from headscope.run import checkpoint
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
@@ -124,15 +120,18 @@ def test_stopped_without_a_folder_nothing_is_kept(
     )
 
 
-def test_a_damaged_result_says_what_to_do(tiny_bert: Model, tmp_path: Path) -> None:
+def test_a_damaged_result_is_measured_again(tiny_bert: Model, tmp_path: Path) -> None:
     corpus = make_corpus(5)
     whole = analyze(tiny_bert, corpus, out=tmp_path)
     file = tmp_path / "result.nc"
-    for content in (b"xx", file.read_bytes()[:3000]):
-        file.write_bytes(content)
-        with pytest.raises(FileFormatError, match=r"result.nc' .* Pass resume=False \(--no-res"):
-            analyze(tiny_bert, corpus, out=tmp_path)
-    assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path, resume=False), whole)
+    content = file.read_bytes()
+    flipped = content[:4000] + bytes([content[4000] ^ 1]) + content[4001:]
+    for damaged in (b"xx", content[:3000], flipped):
+        file.write_bytes(damaged)
+        with pytest.warns(HeadscopeWarning, match=r"renamed to result\.nc\.damaged and is"):
+            assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), whole)
+        assert file.with_name("result.nc.damaged").read_bytes() == damaged
+        assert_same_bits(analyze(tiny_bert, corpus, out=tmp_path), whole)
 
 
 def test_refuses_another_run(tiny_bert: Model, tiny_llama: Model, tmp_path: Path) -> None:

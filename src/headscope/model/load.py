@@ -30,6 +30,7 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
+from headscope.atomic import cache_folder
 from headscope.errors import (
     HeadscopeError,
     HubUnreachable,
@@ -41,7 +42,7 @@ from headscope.errors import (
 from headscope.model.model import Model
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
-from headscope.model.packaged.pinned import PACKAGED, PackagedModel, cache_folder, converted
+from headscope.model.packaged.pinned import PACKAGED, PackagedModel, converted
 from headscope.model.private_api import COMPILED_FORWARD, COMPILED_MODULE, compiled_call
 from headscope.model.processing import Processor, takes_media
 from headscope.model.weight_files import (
@@ -310,12 +311,13 @@ def _on_hub(name: str, revision: str | None) -> _ModelSource:
 
 
 def _packaged_folder(packaged: PackagedModel) -> Path:
-    files = packaged.verified_files()
-    first = next(iter(files.values()))
+    def first() -> Path:
+        return next(iter(packaged.verified_files().values()))
+
     if packaged.form == "transformers":
-        return first.parent
+        return first().parent
     convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
-    digest = packaged.files[first.name]
+    digest = next(iter(packaged.files.values()))
     target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
     return converted(first, target, convert, report=_LOG.warning)
 

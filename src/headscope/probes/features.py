@@ -22,7 +22,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from headscope.atomic import atomic_folder
+from headscope.atomic import atomic_folder, cache_folder
 from headscope.attention import Attention
 from headscope.batch import Axes, Sequences
 from headscope.errors import InputError
@@ -31,7 +31,7 @@ from headscope.metrics.core.word_attention import word_members, word_weights
 from headscope.model.identity import describe_model
 from headscope.model.model import Model
 from headscope.model.norm_weights import NormWeights
-from headscope.model.packaged.pinned import cache_folder
+from headscope.model.packaged.pinned import sha256
 from headscope.run.batches import EncodedDocument, Encoder, token_limit
 from headscope.run.options import Over, Settings
 from headscope.run.plan import Numbered
@@ -279,7 +279,7 @@ def right_branching(n_words: int) -> np.ndarray:
     return np.arange(1, n_words + 1)
 
 
-STORE_FORMAT = 1
+STORE_FORMAT = 2
 MAX_STORE_BYTES = 8 << 30
 """Maximum bytes of all stores in the user's cache."""
 PREFIX = "attention-"
@@ -363,7 +363,7 @@ def open_store(
     base.mkdir(parents=True, exist_ok=True)
     target = base / f"{PREFIX}{_key(reader, surveyed)}"
     with FileLock(f"{target}.lock"):
-        if not _is_complete(target):
+        if not is_intact_store(target):
             size = store_size(reader, treebank)
             if folder is None:
                 _make_room(base, size)
@@ -428,16 +428,20 @@ def _write(
                 advance(1)
         values.flush()
         del values
-        sizes = {VALUES: (work / VALUES).stat().st_size}
-        metadata = {"model": reader.model.name, "treebank": treebank.describe(), "files": sizes}
+        metadata = {
+            "model": reader.model.name,
+            "treebank": treebank.describe(),
+            "files": {VALUES: sha256(work / VALUES)},
+        }
         (work / METADATA).write_text(json.dumps(metadata, indent=1))
 
 
-def _is_complete(target: Path) -> bool:
+def is_intact_store(target: Path) -> bool:
+    """Return whether a store has the content that was written."""
     try:
-        sizes = json.loads((target / METADATA).read_text())["files"]
-        return all((target / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError, AttributeError):
+        hashes = json.loads((target / METADATA).read_text())["files"]
+        return all(sha256(target / name) == expected for name, expected in hashes.items())
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return False
 
 

@@ -13,9 +13,8 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
-import h5py  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 import xarray as xr
 
@@ -24,12 +23,14 @@ from headscope.atomic import atomic_path
 from headscope.attention import BlockName, key_stack, query_stack
 from headscope.errors import FileFormatError, InputError
 from headscope.results.effect_data import HeadEffects
+from headscope.results.hdf5 import read_groups, read_in_child
 from headscope.results.media import Media
-from headscope.results.netcdf import check_file, load_groups, save_groups
+from headscope.results.netcdf import decode_groups, save_groups
 from headscope.results.predictions import Predictions
 from headscope.results.probe import Probe
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Block, Trace
+from headscope.sealed import UnsealedFile, check_seal, seal
 from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
 FILE_FORMAT = 3
@@ -38,25 +39,32 @@ PROBE, RESULT, TRACE = "probe", "result", "trace"
 GROUPS = ("parameters", "log")
 
 
+def _save(
+    path: str | os.PathLike[str], datasets: Mapping[str, xr.Dataset], compression: int = 1
+) -> None:
+    """Write a sealed file; it appears when complete."""
+    with atomic_path(path) as temporary:
+        save_groups(temporary, datasets, compression)
+        seal(temporary)
+
+
 def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
     """Write a probe; the file appears when complete."""
     # Long texts are variables: HDF5 limits attributes to 64 kB.
     text = json.dumps(dict(probe.provenance), ensure_ascii=True)
     root = probe.scores.assign(provenance=((), text))
     root.attrs.update(headscope=PROBE, format=FILE_FORMAT, kind=probe.kind)
-    with atomic_path(path) as temporary:
-        save_groups(temporary, {"/": root, **{f"/{x}": getattr(probe, x) for x in GROUPS}})
+    _save(path, {"/": root, **{f"/{x}": getattr(probe, x) for x in GROUPS}})
 
 
-def load_probe(path: str | os.PathLike[str]) -> Probe:
+def _load_probe(groups: Mapping[str, xr.Dataset]) -> Probe:
     """Read a probe, without its model."""
-    loaded = load_groups(path)
-    root = loaded["/"]
+    root = groups["/"]
     provenance = json.loads(str(root["provenance"].item()))
     kind = str(root.attrs["kind"])
     root = root.drop_vars("provenance")
     root.attrs = {}
-    return Probe(kind, loaded["/parameters"], root, loaded["/log"], provenance)
+    return Probe(kind, groups["/parameters"], root, groups["/log"], provenance)
 
 
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
@@ -76,30 +84,28 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     for block, metrics in result.states.items():
         datasets[f"/states/{block}"] = _packed(metrics)
     datasets["/documents"] = _documents(result)
-    with atomic_path(path) as temporary:
-        save_groups(temporary, datasets)
+    _save(path, datasets)
 
 
-def load_result(path: str | os.PathLike[str]) -> Result:
+def _load_result(groups: Mapping[str, xr.Dataset]) -> Result:
     """Read a result."""
-    loaded = load_groups(path)
-    root = loaded["/"]
+    root = groups["/"]
     provenance = json.loads(str(root["provenance"].item()))
     main, *others = json.loads(root.attrs["blocks"])
     root = root.drop_vars("provenance")
     for name in ("headscope", "format", "blocks"):
         del root.attrs[name]
-    blocks = {main: root, **{name: loaded[f"/blocks/{name}"] for name in others}}
+    blocks = {main: root, **{name: groups[f"/blocks/{name}"] for name in others}}
     states: dict[str, dict[str, xr.Dataset]] = {}
     by_group: dict[str, dict[str, xr.Dataset]] = {}
-    for name, data in loaded.items():
+    for name, data in groups.items():
         kind, *rest = name.strip("/").split("/")
         if kind == "states" and len(rest) == 1 and "contents" in data:
             states[rest[0]] = _unpacked(data)
         elif kind == "groups" and len(rest) == 1:
             for number, group in enumerate(data["group"].values):
                 by_group.setdefault(str(group), {})[rest[0]] = data.isel(group=number, drop=True)
-    return Result(blocks, states, provenance, _measured(loaded["/documents"]), by_group)
+    return Result(blocks, states, provenance, _measured(groups["/documents"]), by_group)
 
 
 def _stacked(groups: Mapping[str, xr.Dataset]) -> xr.Dataset:
@@ -253,13 +259,11 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         datasets["/predictions"] = _prediction_dataset(trace.predictions)
     if trace.effects is not None:
         datasets["/effects"] = _effects_dataset(trace.effects)
-    with atomic_path(path) as temporary:
-        save_groups(temporary, datasets, compression=4)
+    _save(path, datasets, compression=4)
 
 
-def load_trace(path: str | os.PathLike[str]) -> Trace:
+def _load_trace(groups: Mapping[str, xr.Dataset]) -> Trace:
     """Read a trace."""
-    groups = load_groups(path)
     tokens: dict[str, Tokens] = {}
     hidden: dict[str, xr.DataArray] = {}
     for stack, data in _within(groups, "/stacks/"):
@@ -400,12 +404,11 @@ def _check_format(file: Path, version: object) -> None:
     )
 
 
-_LOADERS: dict[str, tuple[Callable[[Path], Trace | Result | Probe], frozenset[str]]] = {
-    "trace": (load_trace, frozenset({"blocks", "stacks", "media", "predictions", "effects"})),
-    "result": (load_result, frozenset({"blocks", "groups", "states", "documents"})),
-    "probe": (load_probe, frozenset({"parameters", "log"})),
+_LOADERS: dict[str, Callable[[Mapping[str, xr.Dataset]], Trace | Result | Probe]] = {
+    TRACE: _load_trace,
+    RESULT: _load_result,
+    PROBE: _load_probe,
 }
-"""Kind of a file → its loader and its groups."""
 
 
 def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
@@ -427,24 +430,14 @@ def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
     if not file.is_file():
         raise InputError(f"There is no file or run folder {str(file)!r}.")
     try:
-        # h5py alone: h5netcdf raises again when a file that failed to open is collected.
-        with h5py.File(file, "r") as root:
-            kind, version = root.attrs.get("headscope"), root.attrs.get("format", 2)
-    except Exception as error:  # h5py raises many kinds for a damaged file
-        raise FileFormatError(
-            f"{str(file)!r} cannot be read as netCDF ({type(error).__name__}: {error}). "
-            "Expected a file written by Trace.save, Result.save or Probe.save."
-        ) from error
-    if not isinstance(kind, str) or kind not in _LOADERS:
-        raise FileFormatError(
-            f"{str(file)!r} is netCDF, but not a headscope file (its 'headscope' attribute is "
-            f"{kind!r}, expected {' or '.join(map(repr, _LOADERS))})."
-        )
-    _check_format(file, version)
+        is_own = check_seal(file)
+    except UnsealedFile as error:
+        _explain_unsealed(file, error)
+    raw = read_groups(file) if is_own else read_in_child(file)
+    kind = raw["/"].attributes["headscope"]
+    _check_format(file, raw["/"].attributes.get("format"))
     try:
-        load, groups = _LOADERS[kind]
-        check_file(file, groups)
-        opened = load(file)
+        opened = _LOADERS[kind](decode_groups(raw))
         repr(opened)  # reads the required fields: names, sizes, number of documents
     except FileFormatError:
         raise
@@ -454,3 +447,16 @@ def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
             f"({type(error).__name__}: {error})."
         ) from error
     return opened
+
+
+def _explain_unsealed(file: Path, error: UnsealedFile) -> NoReturn:
+    """Raise the error that tells a file of another edition or program from a damaged one."""
+    try:
+        attributes = read_in_child(file)["/"].attributes
+    except FileFormatError as reason:
+        raise UnsealedFile(str(reason)) from None
+    _check_format(file, attributes.get("format", 2))
+    raise UnsealedFile(
+        f"{error} It was cut off, or changed by another program. headscope does not read it; "
+        "xarray.open_dataset does."
+    ) from None

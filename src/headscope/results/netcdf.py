@@ -1,33 +1,21 @@
-"""Write and read xarray datasets as groups of a netCDF file, and check files before loading.
+"""Write and decode xarray datasets as groups of a netCDF file.
 
-xarray encodes and decodes; h5py writes and reads. xarray with h5netcdf looks up every variable
-about fifty times, which takes seconds for two hundred small variables. The file is netCDF-4 as
-specified for HDF5: every axis is a dimension scale.
-
-HDF5 also allows data in other files, circular links, extreme compression and plug-in filters.
-headscope does not write these, so `check_file` rejects them.
+xarray encodes and decodes; h5py writes and reads (`results.hdf5`). xarray with h5netcdf looks up
+every variable about fifty times, which takes seconds for two hundred small variables. The file is
+netCDF-4 as specified for HDF5: every axis is a dimension scale.
 """
 
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
-from math import prod
-from pathlib import Path
 
 import h5py  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 import xarray as xr
 
-from headscope.errors import FileFormatError
-
-NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-HIDDEN_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid"}
-HIDDEN_ATTRIBUTES |= {"_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"}
-"""Attributes of the netCDF layout in HDF5."""
-
+from headscope.results.hdf5 import NO_VARIABLE, RawGroup
 
 MIN_COMPRESSED = 1000
 """Smaller arrays take more space compressed than plain."""
@@ -92,146 +80,21 @@ def _write_attributes(item: h5py.Group | h5py.Dataset, attributes: Mapping[str, 
         item.attrs[name] = value if isinstance(value, str) else np.atleast_1d(np.asarray(value))
 
 
-def load_groups(path: str | os.PathLike[str]) -> dict[str, xr.Dataset]:
-    """Read every group by path (`/`, `/log`) and close the file."""
-    datasets: dict[str, xr.Dataset] = {}
-    with h5py.File(path, "r") as root:
-        names: dict[int, str] = {}
-        waiting = deque([root])
-        while waiting:
-            group = waiting.popleft()
-            variables: dict[str, xr.Variable] = {}
-            for name, item in group.items():
-                if isinstance(item, h5py.Group):
-                    waiting.append(item)
-                elif not bytes(item.attrs.get("NAME", b"")).startswith(NO_VARIABLE):
-                    variables[name] = _variable(name, item, names)
-            raw = xr.Dataset(variables, attrs=_attributes(group))
-            datasets[group.name] = xr.decode_cf(raw).load()
+def decode_groups(groups: Mapping[str, RawGroup]) -> dict[str, xr.Dataset]:
+    """Return groups as datasets, by path (`/`, `/log`)."""
+    datasets = {}
+    for place, group in groups.items():
+        variables = {
+            name: xr.Variable(
+                dims, _text(values) if values.dtype.kind == "O" else values, attributes
+            )
+            for name, (dims, values, attributes) in group.variables.items()
+        }
+        datasets[place] = xr.decode_cf(xr.Dataset(variables, attrs=group.attributes)).load()
     return datasets
-
-
-def _variable(name: str, item: h5py.Dataset, names: dict[int, str]) -> xr.Variable:
-    """Read a variable. `names` caches the names of axes by address: a lookup is slow."""
-    is_text = h5py.check_string_dtype(item.dtype) is not None
-    values = _text(np.asarray(item.asstr()[()], dtype=object)) if is_text else np.asarray(item[()])
-    dims: list[str] = []
-    if "DIMENSION_LIST" in item.attrs:
-        for axis in item.attrs["DIMENSION_LIST"]:
-            scale = h5py.h5r.dereference(axis[0], item.id)
-            address = h5py.h5o.get_info(scale).addr
-            if address not in names:
-                names[address] = h5py.h5i.get_name(scale).decode().rpartition("/")[2]
-            dims.append(names[address])
-    elif item.attrs.get("CLASS") == b"DIMENSION_SCALE":
-        dims = [name]
-    return xr.Variable(dims, values, _attributes(item))
 
 
 def _text(values: np.ndarray) -> np.ndarray:
     """Return an array of strings, padded to the longest; objects if padding exceeds a limit."""
     longest = max((len(text) for text in values.flat), default=0)
     return values if 4 * longest * values.size > MAX_PADDED else values.astype(str)
-
-
-def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, object]:
-    """Return the attributes of an item; arrays of one number as numbers."""
-    attributes = {}
-    for name, value in item.attrs.items():
-        if name in HIDDEN_ATTRIBUTES:
-            continue
-        if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind != "O":
-            value = value.ravel()[0]
-        attributes[name] = value
-    return attributes
-
-
-MAX_OBJECTS = 10_000
-"""Maximum groups, variables and axes of a file; headscope writes some hundreds."""
-MAX_ATTRIBUTES = 20_000
-"""Maximum attributes of all objects together; headscope writes some thousands."""
-MAX_LEVELS = 5
-MAX_NAME_LENGTH = 255
-MAX_UNPACKED_BYTES = 64 << 30
-"""Maximum unpacked bytes of all variables. Larger files would not fit into memory."""
-MAX_FILE_EXPANSION = 2000
-"""Maximum ratio of unpacked to stored bytes: gzip reaches about 1,000 for mostly zeros."""
-MIN_CHECKED_EXPANSION = 256 << 20
-"""Unpacked bytes below which the ratio is not checked."""
-FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
-
-
-def check_file(path: Path, top_groups: frozenset[str]) -> None:
-    """Reject a file with content that headscope does not write.
-
-    Args:
-        path: the file.
-        top_groups: groups at the root of a file of its kind.
-
-    Raises:
-        FileFormatError: the file has foreign content.
-    """
-    with h5py.File(path, "r") as root:
-        allowed = max(MIN_CHECKED_EXPANSION, MAX_FILE_EXPANSION * path.stat().st_size)
-        n_bytes, n_attributes = 0, _count_attributes(path, root)
-        for number, (name, item) in enumerate(_objects(root), 1):
-            if number > MAX_OBJECTS:
-                raise _refusal(path, name, f"more than {MAX_OBJECTS:,} objects")
-            n_attributes += _count_attributes(path, item, n_attributes)
-            if isinstance(item, h5py.Dataset):
-                _check_dataset(path, name, item)
-                n_bytes += max(item.nbytes, prod(item.chunks or ()) * item.dtype.itemsize)
-            elif "/" not in name and name not in top_groups:
-                raise _refusal(path, name, "a group that files of its kind do not have")
-            if n_bytes > min(allowed, MAX_UNPACKED_BYTES):
-                raise _refusal(
-                    path, name, f"{n_bytes:,} bytes of values in a file of {path.stat().st_size:,}"
-                )
-
-
-def _objects(root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
-    """Yield all groups and datasets once, by hard links alone."""
-    seen = {h5py.h5o.get_info(root.id).addr}
-    waiting: list[tuple[str, h5py.Group]] = [("", root)]
-    while waiting:
-        prefix, group = waiting.pop()
-        for key in group:
-            name = f"{prefix}{key}"
-            if len(key) > MAX_NAME_LENGTH or name.count("/") >= MAX_LEVELS:
-                raise _refusal(Path(root.filename), name, "groups nested deeper or named longer")
-            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-                raise _refusal(Path(root.filename), name, "a link to somewhere else")
-            item = group[key]
-            address = h5py.h5o.get_info(item.id).addr
-            if address in seen:
-                raise _refusal(Path(root.filename), name, "a second name of something in it")
-            seen.add(address)
-            yield name, item
-            if isinstance(item, h5py.Group):
-                waiting.append((f"{name}/", item))
-
-
-def _count_attributes(path: Path, item: h5py.Group | h5py.Dataset, before: int = 0) -> int:
-    """Return the number of attributes; raise FileFormatError if the total is too large."""
-    n: int = h5py.h5a.get_num_attrs(item.id)
-    if before + n > MAX_ATTRIBUTES:
-        raise _refusal(path, item.name, f"more than {MAX_ATTRIBUTES:,} attributes")
-    return n
-
-
-def _check_dataset(path: Path, name: str, data: h5py.Dataset) -> None:
-    created = data.id.get_create_plist()
-    if created.get_external_count():
-        raise _refusal(path, name, "values that lie in another file")
-    if created.get_layout() == h5py.h5d.VIRTUAL:
-        raise _refusal(path, name, "values made up of other files")
-    filters = {created.get_filter(i)[0] for i in range(created.get_nfilters())}
-    if filters - FILTERS:
-        raise _refusal(path, name, f"values packed by the filters {sorted(filters - FILTERS)}")
-
-
-def _refusal(path: Path, name: str, content: str) -> FileFormatError:
-    return FileFormatError(
-        f"{str(path)!r} is not a file that headscope wrote: {name[:200]!r} has or is {content}. "
-        "It was not loaded."
-    )

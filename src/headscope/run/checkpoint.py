@@ -8,28 +8,33 @@
 
 Shards are added in the order of their ids, so that sums are bit-equal for any order of workers.
 Names and contents of files include the hash of their plan: a checkpoint of another plan is never
-counted. Files have arrays and JSON; nothing is unpickled.
+counted. A seal at the end of each file is compared before anything is parsed (`headscope.sealed`):
+a damaged checkpoint is measured again. Files have arrays and JSON; nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import filelock
 import numpy as np
 
 from headscope.atomic import atomic_path, remove_leftovers
-from headscope.errors import FileFormatError, InputError, RunMismatch, warn
+from headscope.errors import FileFormatError, HeadscopeError, InputError, RunMismatch, warn
 from headscope.metrics.core.accumulator import States, merge_states
+from headscope.metrics.core.contract import LayersMetric, Metric
 from headscope.results.files import RESULT_FILE
 from headscope.results.files import open as open_file
 from headscope.results.result import Result
 from headscope.run.plan import Plan
 from headscope.run.shard import ShardReport, ShardSums
+from headscope.sealed import DamagedFile, UnsealedFile, read_sealed, sealed
 
 FOLDER = "shards"
 FOLD_EVERY = 16
@@ -107,7 +112,17 @@ class ShardStore:
     def merge(self, *, flush: bool = False) -> None:
         """Add the shards that are next in order; write the sum to disk regularly."""
         while self._next < self._n_shards and self.path(self._next).is_file():
-            self._add_next(read_sums(self.path(self._next), self.key(self._next)), in_place=True)
+            path = self.path(self._next)
+            try:
+                measured = read_sums(path, self.key(self._next))
+            except (FileFormatError, _WrongCheckpoint) as error:
+                path.unlink(missing_ok=True)
+                raise HeadscopeError(
+                    f"The checkpoint of shard {self._next} was damaged while the run used it "
+                    f"({error}) and was removed. Run the same again: the shard is measured again, "
+                    "the others are kept."
+                ) from error
+            self._add_next(measured, in_place=True)
         n_new = self._next - self._on_disk
         if self._total is not None and n_new and (flush or n_new >= FOLD_EVERY):
             if self._is_kept:
@@ -175,6 +190,7 @@ class ShardStore:
             0 < key.through <= self._n_shards
         ):
             raise _WrongCheckpoint(f"it says that it is {key}")
+        check_states(self._plan, measured.states)
         return key, measured
 
     def _checked(self, shard_id: int) -> Callable[[Path], None]:
@@ -182,6 +198,7 @@ class ShardStore:
 
         def check(path: Path) -> None:
             measured = read_sums(path, self.key(shard_id))
+            check_states(self._plan, measured.states)
             if shard_id == self._next:
                 # Not in place: if shapes do not match, the sum must not change.
                 self._add_next(measured, in_place=False)
@@ -215,12 +232,12 @@ def _ending(plan_hash: str) -> str:
 
 def write_sums(path: Path, measured: ShardSums, key: ShardKey) -> None:
     """Write a checkpoint atomically."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        dump_sums(file, measured, key)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(pack_sums(measured, key))
 
 
-def dump_sums(file: BinaryIO, measured: ShardSums, key: ShardKey) -> None:
-    """Write a checkpoint as arrays and JSON in one npz."""
+def pack_sums(measured: ShardSums, key: ShardKey) -> bytes:
+    """Return a checkpoint: arrays and JSON in one npz, sealed."""
     arrays = {
         f"{block}|{metric}|{name}": array
         for block, metrics in measured.states.items()
@@ -228,7 +245,9 @@ def dump_sums(file: BinaryIO, measured: ShardSums, key: ShardKey) -> None:
         for name, array in state.items()
     }
     meta = json.dumps({"report": measured.report.to_dict(), **key._asdict()}).encode()
+    file = io.BytesIO()
     np.savez(file, meta=np.frombuffer(meta, dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+    return sealed(file.getvalue())
 
 
 def read_sums(path: Path, expected: ShardKey) -> ShardSums:
@@ -242,8 +261,7 @@ def read_sums(path: Path, expected: ShardKey) -> ShardSums:
 def read_keyed(path: Path) -> tuple[ShardKey, ShardSums]:
     """Read a checkpoint and its key."""
     states: States = {}
-    # NumPy does not close a file that it opened and cannot read.
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+    with np.load(io.BytesIO(read_sealed(path)), allow_pickle=False) as file:
         meta = json.loads(file["meta"].tobytes())
         for entry in file.files:
             if entry != "meta":
@@ -251,6 +269,27 @@ def read_keyed(path: Path) -> tuple[ShardKey, ShardSums]:
                 states.setdefault(block, {}).setdefault(metric, {})[name] = file[entry]
     key = ShardKey(meta["plan"], meta["shard"], meta["through"])
     return key, ShardSums(states, ShardReport(**meta["report"]))
+
+
+def check_states(plan: Plan, states: States) -> None:
+    """Raise ValueError if names, axes or types of arrays differ from the plan's metrics."""
+    metrics = {metric.name: metric for metric in plan.metrics}
+    for block, measured in states.items():
+        for name, state in measured.items():
+            if (metric := metrics.get(name)) is None:
+                raise ValueError(f"it has {name!r}, which the plan does not measure")
+            found = {key: (array.dtype, array.ndim) for key, array in state.items()}
+            if found != (expected := _state_types(metric, plan)):
+                raise ValueError(f"{block} {name} has arrays {found}, expected {expected}")
+
+
+def _state_types(metric: Metric, plan: Plan) -> dict[str, tuple[np.dtype, int]]:
+    """Return the type and the number of axes of each array in a metric's state."""
+    n_lead = int(metric.scope == "layer" and not isinstance(metric, LayersMetric))
+    zero = metric.zero(1, plan.axes, is_causal=True)
+    return {
+        name: (array.dtype, n_lead + len(metric.state_dims(name))) for name, array in zero.items()
+    }
 
 
 def _listed(names: list[str]) -> str:
@@ -287,22 +326,23 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def finished(folder: Path, plan: Plan) -> Result | None:
-    """Return the result of this plan if its run is complete.
+    """Return the result of this plan if its run is complete and its file is sound.
 
     Raises:
-        FileFormatError: the result is damaged, or is of another plan.
+        FileFormatError: headscope of this edition did not write the file.
+        RunMismatch: the result is of another plan.
     """
     file = folder / RESULT_FILE
     if not file.is_file():
         return None
     try:
         opened = open_file(file)
-    except FileFormatError as error:
-        raise FileFormatError(
-            f"{error} Pass resume=False (--no-resume) to measure everything again."
-        ) from error
-    if not isinstance(opened, Result):
-        raise FileFormatError(f"{file} is not the result of a run.")
+        if not isinstance(opened, Result):
+            raise FileFormatError(f"{file} is not the result of a run.")
+    except (DamagedFile, UnsealedFile) as error:
+        aside = file.replace(file.with_name(f"{file.name}.damaged"))
+        warn(f"{error} It was renamed to {aside.name} and is measured again.")
+        return None
     if opened.provenance.get("plan") != plan.hash:
         raise RunMismatch(
             f"{file} is the result of another run than {folder / 'plan.json'} describes. Choose "
@@ -322,7 +362,7 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
     ours = json.loads(json.dumps(plan.to_dict()))
     if file.is_file() and resume:
         try:
-            theirs = dict(json.loads(file.read_text(encoding="utf-8"))["plan"])
+            theirs = read_plan(file)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
@@ -347,6 +387,16 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
     with atomic_path(file) as temporary:
         content = {"hash": plan.hash, "plan": ours}
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def read_plan(file: Path) -> dict[str, object]:
+    """Return the plan in a `plan.json` after comparing it with its hash."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    plan = dict(content["plan"])
+    found = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+    if found != content["hash"]:
+        raise ValueError(f"its hash is {found[:16]}…, expected {content['hash']!s:.16}…")
+    return plan
 
 
 def _refuse_unknown(folder: Path, file: Path) -> None:

@@ -57,6 +57,7 @@ class CommandResult:
 
     data: object
     text: str = ""
+    exit_code: int = 0
 
 
 @dataclass(slots=True)
@@ -128,6 +129,8 @@ def register(
             typer.echo(json.dumps(result.data, indent=1, ensure_ascii=False))
         elif result.text:
             typer.echo(result.text)
+        if result.exit_code:
+            raise typer.Exit(result.exit_code)
 
     all_parameters: list[inspect.Parameter] = []
     for each in parameters:

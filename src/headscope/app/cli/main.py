@@ -23,6 +23,7 @@ from headscope.app.cli.models import models
 from headscope.app.cli.probe import bias, combined, coreference, dependencies
 from headscope.app.cli.report import report
 from headscope.app.cli.serve import serve
+from headscope.app.cli.verify import verify
 from headscope.app.cli.view import view
 from headscope.errors import HeadscopeError
 
@@ -65,6 +66,7 @@ register(app, check_importance, example="check-importance corpus.txt --model smo
 register(app, map_heads, name="map", example="map run -o map")
 register(app, card, example="card run --layer 2 --head 8")
 register(app, report, example="report run importance -o report.html")
+register(app, verify, example="verify run")
 
 probe = typer.Typer(
     help="Score heads as classifiers, and train probes on all heads.", no_args_is_help=True

@@ -7,22 +7,18 @@ transformers folder, safe against kills and races.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import json
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from filelock import FileLock
-from platformdirs import user_cache_path
 
-from headscope import __version__
-from headscope.atomic import atomic_folder, atomic_path
+from headscope.atomic import atomic_folder
 from headscope.errors import HeadscopeError, IntegrityError, ModelNotFound
 
 
@@ -185,76 +181,48 @@ PACKAGED = {
 }
 
 
-def cache_folder() -> Path:
-    """Return the folder for converted models: `HEADSCOPE_CACHE`, or the system's cache folder."""
-    if chosen := os.environ.get("HEADSCOPE_CACHE"):
-        return Path(chosen)
-    return user_cache_path("headscope", appauthor=False)
-
-
 ConfigJson = dict[str, Any]
 """Content of a JSON settings file."""
 MANIFEST = "converted.json"
 """File with the SHA-256 of each converted file."""
-CHECKED = "checked.json"
-"""File with the version of headscope that last verified the manifest, and the files' sizes and
-times."""
 
 
 def converted(
-    source: Path, target: Path, convert: Callable[[Path, Path], None], report: Callable[[str], None]
+    find: Callable[[], Path],
+    target: Path,
+    convert: Callable[[Path, Path], None],
+    report: Callable[[str], None],
 ) -> Path:
-    """Return the transformers folder `target`, converting `source` into it if necessary.
+    """Return the transformers folder `target`, converting the file that `find` returns into it.
 
-    The folder gets its name once complete, and one process converts while the others wait. An
-    existing folder is compared with its manifest once for each version of headscope, and whenever
-    a file has changed. `report` gets a message before the conversion.
+    The folder gets its name once complete, and one process converts while the others wait. The
+    files of an existing folder are compared with their SHA-256; a damaged folder is converted
+    again. `report` gets a message before the conversion.
     """
-    if _is_complete(target):
+    if is_intact(target):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
-        if _is_complete(target):
+        if is_intact(target):
             return target
+        source = find()
         report(f"Converting {source.name} into {target} (once, a few seconds) …")
         with atomic_folder(target) as work:
             convert(source, work)
             hashes = {file.name: sha256(file) for file in sorted(work.iterdir())}
             (work / MANIFEST).write_text(json.dumps(hashes, indent=1))
-            _mark_checked(work, hashes)
     return target
 
 
-def _is_complete(folder: Path) -> bool:
-    """Has the folder exactly the files that were written? transformers might read others."""
+def is_intact(folder: Path) -> bool:
+    """Return whether the folder has exactly the files that were written.
+
+    transformers might read others.
+    """
     try:
         hashes: dict[str, str] = json.loads((folder / MANIFEST).read_text())
-        if {file.name for file in folder.iterdir()} - {MANIFEST, CHECKED} != set(hashes):
+        if {file.name for file in folder.iterdir()} - {MANIFEST} != set(hashes):
             return False
-        if _checked(folder) == _state(folder, hashes):
-            return True
-        if any(sha256(folder / name) != expected for name, expected in hashes.items()):
-            return False
-        _mark_checked(folder, hashes)
+        return all(sha256(folder / name) == expected for name, expected in hashes.items())
     except (OSError, ValueError, AttributeError):
         return False
-    return True
-
-
-def _state(folder: Path, names: Iterable[str]) -> dict[str, object]:
-    """Return the version, sizes and times of the files: while equal, the hashes are equal too."""
-    stats = {name: (folder / name).stat() for name in sorted(names)}
-    files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-    return {"headscope": __version__, "files": files}
-
-
-def _checked(folder: Path) -> object:
-    try:
-        return json.loads((folder / CHECKED).read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _mark_checked(folder: Path, names: Iterable[str]) -> None:
-    with contextlib.suppress(OSError), atomic_path(folder / CHECKED) as temporary:
-        temporary.write_text(json.dumps(_state(folder, names)))

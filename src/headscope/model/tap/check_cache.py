@@ -19,14 +19,15 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from headscope.atomic import atomic_path
+from headscope.atomic import atomic_path, cache_folder
+from headscope.errors import FileFormatError
 from headscope.model.identity import bytes_of, has_own_code, versions, weights_sha256
-from headscope.model.packaged.pinned import cache_folder
 from headscope.model.private_api import NAME_OR_PATH
 from headscope.model.tap import check as tap_check
 from headscope.model.tap.check import Check
 from headscope.model.tap.interface import modules_of
 from headscope.model.tap.sites import Site, Wiring
+from headscope.sealed import read_sealed, sealed
 
 PLAIN_TYPES = (bool, int, float, str, type(None))
 """Types of module attributes that can affect the computation, such as the scale of scores."""
@@ -68,7 +69,7 @@ def environment() -> str:
 def load_check(key: str) -> tuple[Wiring, Check] | None:
     """Return the check cached under this key; None if it is missing or damaged."""
     try:
-        content = json.loads(_file(key).read_text(encoding="utf-8"))
+        content = json.loads(read_sealed(_file(key)))
         if content["key"] != key:
             return None
         wiring, check = content["wiring"], content["check"]
@@ -78,7 +79,7 @@ def load_check(key: str) -> tuple[Wiring, Check] | None:
             wiring[name] = frozenset(wiring[name])
         check["unread"] = tuple(check["unread"])
         return Wiring(**wiring), replace(Check(**check), is_cached=True)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, FileFormatError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -91,7 +92,7 @@ def store_check(key: str, wiring: Wiring, check: Check) -> None:
         plain[name] = sorted(plain[name])
     content = json.dumps({"key": key, "wiring": plain, "check": asdict(check)}, indent=1)
     with contextlib.suppress(OSError), atomic_path(_file(key)) as temporary:
-        temporary.write_text(content, encoding="utf-8")
+        temporary.write_bytes(sealed(content.encode()))
 
 
 def _file(key: str) -> Path:

@@ -7,7 +7,6 @@ When the pipe closes, this process ends, and Ray's processes with it.
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import re
@@ -27,7 +26,7 @@ from ray.data.datasource import Datasource, ReadTask
 
 from headscope.errors import HeadscopeError
 from headscope.model.model import Model
-from headscope.run.checkpoint import ShardKey, dump_sums
+from headscope.run.checkpoint import ShardKey, pack_sums
 from headscope.run.engines.processes import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard, prepare
@@ -70,11 +69,9 @@ class _Actor:
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list[object]]:
         states: list[object] = []
         for content in batch["shard"]:
-            file = io.BytesIO()
             shard: Shard = pickle.loads(content)
             measured = measure_shard(self._model, self._plan, shard)
-            dump_sums(file, measured, ShardKey(self._plan.hash, shard.id))
-            states.append(file.getvalue())
+            states.append(pack_sums(measured, ShardKey(self._plan.hash, shard.id)))
         return {"id": list(batch["id"]), "documents": list(batch["documents"]), "states": states}
 
 
