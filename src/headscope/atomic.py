@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -11,29 +13,53 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from headscope.errors import InputError
+from headscope.errors import HeadscopeError, InputError, WriteError
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, which replaces it if the block succeeds."""
+    """Yield a temporary path next to `path`, which replaces it if the block succeeds.
+
+    Raises:
+        InputError: `path` is a folder.
+        WriteError: it cannot be written, or its folder does not exist.
+    """
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a file to write.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part"
-    )
-    os.close(descriptor)
-    temporary = Path(name)
+    with _named(target):
+        descriptor, name = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+        )
+        os.close(descriptor)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())
+            _sync(temporary)
+            temporary.replace(target)
+            _sync(target.parent)
+        finally:
+            with contextlib.suppress(OSError):  # the next run removes what is left
+                temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(target: Path) -> Iterator[None]:
+    """Turn failures to write next to `target` into errors that name it."""
     try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        _sync(temporary)
-        temporary.replace(target)
-        _sync(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except HeadscopeError:
+        raise
+    except OSError as error:
+        if not target.parent.is_dir():
+            missing = FileNotFoundError(errno.ENOENT, f"there is no folder {str(target.parent)!r}")
+            raise WriteError.of(target, missing) from error
+        named = None if error.filename is None else Path(os.fsdecode(error.filename))
+        own = named in (None, target, target.parent) or named.name.startswith(f".{target.name}.")
+        if own:
+            raise WriteError.of(target, error) from error
+        raise
 
 
 @contextmanager
@@ -43,20 +69,21 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     Leftovers of killed processes are removed first: hold a lock on `path`.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in target.parent.glob(f".{target.name}.*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    temporary.chmod(0o777 & ~_umask())
-    try:
-        yield temporary
-        for written in temporary.rglob("*"):
-            _sync(written)
-        shutil.rmtree(target, ignore_errors=True)
-        temporary.rename(target)
-        _sync(target.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _named(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in target.parent.glob(f".{target.name}.*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        temporary.chmod(0o777 & ~_umask())
+        try:
+            yield temporary
+            for written in temporary.rglob("*"):
+                _sync(written)
+            shutil.rmtree(target, ignore_errors=True)
+            temporary.rename(target)
+            _sync(target.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:

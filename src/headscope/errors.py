@@ -6,6 +6,7 @@
     │   ├── FileFormatError             a file has the wrong format
     │   ├── MetricError                 a user's metric breaks its contract
     │   └── RunMismatch                 a folder holds another run
+    ├── WriteError (OSError)            a file or folder cannot be written
     ├── ModelError (RuntimeError)       a model cannot be loaded or read
     │   ├── ModelNotFound               no such packaged model, folder or hub id
     │   │   └── HubUnreachable          the hub does not answer
@@ -44,6 +45,7 @@ __all__ = [
     "TapUnsupported",
     "TruncationWarning",
     "UnknownName",
+    "WriteError",
 ]
 
 
@@ -78,6 +80,18 @@ class MetricError(InputError):
 
 class RunMismatch(InputError):
     """Folder with the run of another model, corpus, plan or version."""
+
+
+class WriteError(HeadscopeError, OSError):
+    """File or folder that cannot be written."""
+
+    @classmethod
+    def of(cls, path: object, error: OSError) -> WriteError:
+        """Return the error for the user's path, with the system's reason."""
+        reason = error.strerror or str(error) or type(error).__name__
+        made = cls(f"Cannot write {str(path)!r}: {reason}.")
+        made.errno = error.errno
+        return made
 
 
 class ModelError(HeadscopeError, RuntimeError):

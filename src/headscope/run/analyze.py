@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,14 @@ from headscope.model.model import Model
 from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
-from headscope.run.checkpoint import ShardStore, check_plan, finished, locked, remove_checkpoints
+from headscope.run.checkpoint import (
+    FOLDER,
+    ShardStore,
+    check_plan,
+    finished,
+    locked,
+    remove_checkpoints,
+)
 from headscope.run.engines.local import run_here, run_workers
 from headscope.run.engines.processes import n_cores, stop_server, warm_up
 from headscope.run.merge import used_documents, with_groups
@@ -115,7 +123,6 @@ def _analyze(
         with tempfile.TemporaryDirectory(prefix="headscope-") as temporary:
             return job.run(Path(temporary))
     folder = execution.out
-    folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         check_plan(folder, plan, resume=execution.resume)
         result = finished(folder, plan)
@@ -213,7 +220,8 @@ class _Job:
                 self._measure(shards, store, meter, len(sizes) - len(done))
             store.merge()
         except KeyboardInterrupt:
-            store.merge(flush=True)
+            with contextlib.suppress(KeyboardInterrupt, OSError):  # Ctrl-C was pressed twice
+                store.merge(flush=True)
             raise KeyboardInterrupt(
                 f"Stopped with {len(store.done)} of {len(sizes)} shards done. "
                 + self._advice(f"Run the same again to go on (out={str(folder)!r}).")
@@ -227,11 +235,15 @@ class _Job:
                 )
             ) from None
         except OSError as error:
+            is_there = (folder / FOLDER).is_dir()
             raise HeadscopeError(
-                f"A checkpoint could not be written to {folder}: {error}. "
+                f"A checkpoint could not be written to {folder}: {error} "
                 + self._advice(
                     "The shards written so far are complete: make room and run the same again "
                     "to go on."
+                    if is_there
+                    else "It was renamed or removed during the run: put it back and run the same "
+                    "again to go on."
                 )
             ) from error
         finally:

@@ -14,9 +14,11 @@ a damaged checkpoint is measured again. Files have arrays and JSON; nothing is u
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +28,14 @@ import filelock
 import numpy as np
 
 from headscope.atomic import atomic_path, remove_leftovers
-from headscope.errors import FileFormatError, HeadscopeError, InputError, RunMismatch, warn
+from headscope.errors import (
+    FileFormatError,
+    HeadscopeError,
+    InputError,
+    RunMismatch,
+    WriteError,
+    warn,
+)
 from headscope.metrics.core.accumulator import States, merge_states
 from headscope.metrics.core.contract import LayersMetric, Metric
 from headscope.results.files import RESULT_FILE
@@ -220,10 +229,11 @@ class ShardStore:
 def remove_checkpoints(folder: Path, plan: Plan) -> None:
     """Delete the checkpoints of a plan whose result is on disk."""
     shards = folder / FOLDER
-    for path in shards.glob(f"*{_ending(plan.hash)}"):
-        path.unlink(missing_ok=True)
-    if shards.is_dir() and not any(shards.iterdir()):
-        shards.rmdir()
+    with contextlib.suppress(OSError):  # the next call tries again
+        for path in shards.glob(f"*{_ending(plan.hash)}"):
+            path.unlink(missing_ok=True)
+        if shards.is_dir() and not any(shards.iterdir()):
+            shards.rmdir()
 
 
 def _ending(plan_hash: str) -> str:
@@ -311,16 +321,32 @@ DIFFERENCE_TEXTS = {
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within the block no other process works in the folder; remove files of killed processes."""
+    """Make the folder; within the block no other process works in it.
+
+    Files of killed processes are removed. A finished run in a folder that cannot be written is
+    not locked: it is only opened.
+    """
     lock = filelock.FileLock(folder / ".lock")
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise InputError(f"Another run uses {folder}. Wait for it, or stop it.") from None
+    except OSError as error:
+        if not (folder / RESULT_FILE).is_file():
+            raise WriteError.of(folder, error) from error
     try:
-        for path in (folder, folder / FOLDER):
-            remove_leftovers(path)
+        if lock.is_locked:
+            for path in (folder, folder / FOLDER):
+                remove_leftovers(path)
         yield
+    except HeadscopeError:
+        raise
+    except OSError as error:
+        name = error.filename
+        if name is None or Path(os.fsdecode(name)).is_relative_to(folder):
+            raise WriteError.of(folder, error) from error
+        raise
     finally:
         lock.release()
 

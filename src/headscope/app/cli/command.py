@@ -31,24 +31,28 @@ class Interrupted(Exception):
 def stoppable() -> Iterator[None]:
     """Turn SIGTERM and Ctrl-C within the block into `Interrupted`, with the library's message.
 
-    typer would turn KeyboardInterrupt into a return value, and lose its message.
+    typer would turn KeyboardInterrupt into a return value, and lose its message. While the block
+    stops, a second signal is answered with a line; a third ends the wait.
     """
-    received = signal.SIGINT
+    received: list[int] = []
 
-    def terminate(number: int, frame: object) -> None:
-        nonlocal received
-        received = signal.Signals(number)
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 2:
+            print_status("headscope: stopping: finished work is being saved …")
+            return
         raise KeyboardInterrupt
 
     is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, terminate) if is_main else None
+    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
-    except KeyboardInterrupt as stop:
-        raise Interrupted(str(stop), 128 + received) from None
+    except KeyboardInterrupt as error:
+        raise Interrupted(str(error), 128 + [*received, signal.SIGINT][0]) from None
     finally:
-        if is_main:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ and exit code 2. `--debug` shows the traceback. Commands import heavy libraries 
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from typing import Annotated, Any
@@ -102,7 +103,8 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo(f"headscope: {error}", err=True)
         # A path that cannot be read or written is the user's mistake. A full disk is a failure.
         is_mistake = isinstance(error, HeadscopeError) or error.filename is not None
-        sys.exit(2 if is_mistake else 1)
+        is_full = getattr(error, "errno", None) == errno.ENOSPC
+        sys.exit(2 if is_mistake and not is_full else 1)
     except Exception as error:
         # click's errors about options and arguments
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):

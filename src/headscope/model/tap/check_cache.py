@@ -91,6 +91,8 @@ def store_check(key: str, wiring: Wiring, check: Check) -> None:
     for name in ("causal_blocks", "media"):
         plain[name] = sorted(plain[name])
     content = json.dumps({"key": key, "wiring": plain, "check": asdict(check)}, indent=1)
+    with contextlib.suppress(OSError):
+        _file(key).parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError), atomic_path(_file(key)) as temporary:
         temporary.write_bytes(sealed(content.encode()))
 

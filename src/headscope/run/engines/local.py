@@ -54,10 +54,10 @@ def serve(pipe: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     model: Model
     plan: Plan
-    model, plan = pipe.recv()
-    torch.set_num_threads(plan.settings.threads)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionError):
         try:
+            model, plan = pipe.recv()
+            torch.set_num_threads(plan.settings.threads)
             prepare(plan)
             pipe.send(("ready", None))
             while (task := pipe.recv()) is not None:
@@ -299,18 +299,21 @@ class _Pool:
         self._workers[self._workers.index(worker)] = self._start()
 
     def _stop(self) -> None:
-        for worker in self._workers:
-            if worker.task is None and worker.is_ready:
-                with contextlib.suppress(OSError):
-                    worker.pipe.send(None)
-            else:
-                worker.process.terminate()
-        for worker in self._workers:
-            worker.process.join(5)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
-            worker.pipe.close()
+        try:
+            for worker in self._workers:
+                if worker.task is None and worker.is_ready:
+                    with contextlib.suppress(OSError):
+                        worker.pipe.send(None)
+                else:
+                    worker.process.terminate()
+            for worker in self._workers:
+                worker.process.join(5)
+        finally:  # also after a second Ctrl-C
+            for worker in self._workers:
+                if worker.process.is_alive():
+                    worker.process.kill()
+                    worker.process.join()
+                worker.pipe.close()
 
 
 def run_workers(
