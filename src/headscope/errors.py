@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+MAX_NAME_SHOWN = 200
+"""Longest name in a message, in characters; longer ones are cut."""
+
+
 class HeadscopeError(Exception):
     """Base of every error that headscope raises on purpose."""
 
@@ -65,9 +69,10 @@ class UnknownName(InputError):
         """Return the error for `name`, with the known names and the nearest one."""
         known = sorted(known)
         by_lower = {candidate.lower(): candidate for candidate in known}
-        nearest = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+        shown = repr(name) if len(str(name)) <= MAX_NAME_SHOWN else f"{str(name)[:80]!r}…"
+        nearest = difflib.get_close_matches(str(name).lower()[:MAX_NAME_SHOWN], by_lower, n=1)
         hint = f" Did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
-        return cls(f"Unknown {what} {name!r}.{hint} Known: {', '.join(known) or '(none)'}.")
+        return cls(f"Unknown {what} {shown}.{hint} Known: {', '.join(known) or '(none)'}.")
 
 
 class FileFormatError(InputError):

@@ -258,6 +258,21 @@ def test_edits_that_are_none(lab: Lab, edit: bytes, message: str) -> None:
     assert message in refused(lab, "/edit", body)
 
 
+def test_long_requests_are_refused_before_they_cost_time(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "a " * 100_000
+    began = time.process_time()
+    for field in ("text", "pair", "target"):
+        item = {"text": "cat", field: text}
+        monkeypatch.setattr("headscope.app.lab.requests.MIN_CHARACTERS", 10)
+        said = refused(lab, "/trace", {"model": "bert", "inputs": [item]})
+        assert "The text has 200,000 characters; this lab shows up to 1,280" in said
+    said = refused(lab, "/trace", {"model": "x" * 250_000, "inputs": [item]})
+    assert len(said) < 300
+    assert time.process_time() - began < 2
+
+
 def test_a_long_text_is_refused_before_it_is_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LabService, "trace", lambda *_: pytest.fail("the model was run"))
     began = time.monotonic()

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ANYWHERE = ("0.0.0.0", "::", "")
 TOKEN, READER = "headscope_token", "headscope_reader"
+"""Names of cookies, followed by the port: browsers send cookies to all ports of a host."""
 SAFE = {
     "cache-control": "no-store",
     "content-security-policy": "frame-ancestors 'none'",
@@ -58,19 +59,19 @@ class AccessControl:
             return
         headers = Headers(scope=scope)
         answer = self._reject(scope, headers) or self._exchange(scope)
-        if answer is None and not self._is_valid(_cookie(headers, TOKEN)):
+        if answer is None and not self._is_valid(_cookie(scope, TOKEN)):
             answer = _forbid(scope, "This lab requires a token. Open the address that "
                                     "`headscope serve` printed.")  # fmt: skip
 
-        is_new = not self._token and scope["path"] == "/" and not _cookie(headers, READER)
+        is_new = not self._token and scope["path"] == "/" and not reader_of(scope)
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent = MutableHeaders(scope=message)
                 sent.update(SAFE)
                 if is_new:
-                    name = f"{READER}={secrets.token_urlsafe(12)}"
-                    sent.append("set-cookie", f"{name}; HttpOnly; Path=/; SameSite=lax")
+                    cookie = f"{_name(scope, READER)}={secrets.token_urlsafe(12)}"
+                    sent.append("set-cookie", f"{cookie}; HttpOnly; Path=/; SameSite=lax")
             await send(message)
 
         await (answer or self._app)(scope, receive, send_safely)
@@ -97,7 +98,8 @@ class AccessControl:
             return _forbid(scope, "The token of this address is not that of the running lab.")
         answer = RedirectResponse("/", 303)
         for name, value in ((TOKEN, self._token), (READER, secrets.token_urlsafe(12))):
-            answer.set_cookie(name, value, httponly=True, samesite="lax", path="/")
+            cookie = _name(scope, name)
+            answer.set_cookie(cookie, value, httponly=True, samesite="lax", path="/")
         return answer
 
     def _is_valid(self, token: str) -> bool:
@@ -110,18 +112,23 @@ class AccessControl:
         return self._is_anywhere and _is_address(name)
 
 
-def reader_of(headers: Headers) -> str:
+def reader_of(scope: Scope) -> str:
     """Return the reader's id from the cookie."""
-    return _cookie(headers, READER)
+    return _cookie(scope, READER)
 
 
-def _cookie(headers: Headers, name: str) -> str:
+def _name(scope: Scope, name: str) -> str:
+    return f"{name}_{(scope.get('server') or ('', 0))[1]}"
+
+
+def _cookie(scope: Scope, name: str) -> str:
     cookies: SimpleCookie = SimpleCookie()
     try:
-        cookies.load(headers.get("cookie", ""))
+        cookies.load(Headers(scope=scope).get("cookie", ""))
     except Exception:  # http.cookies raises several kinds for a malformed cookie
         return ""
-    return cookies[name].value if name in cookies else ""
+    cookie = cookies.get(_name(scope, name))
+    return cookie.value if cookie is not None else ""
 
 
 def _host_name(host: str) -> str:

@@ -106,6 +106,8 @@ class JobQueue:
                 self._stops.discard(stop)
                 if not future.done():
                     await asyncio.wait({future})
+                if not future.cancelled():
+                    future.exception()  # asked for, so that asyncio does not report it
             self._mean_seconds = 0.8 * self._mean_seconds + 0.2 * (loop.time() - began)
             return answer
 

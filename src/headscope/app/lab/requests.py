@@ -37,6 +37,10 @@ EFFECTS_TIMES = 5
 """Time limit of effects, as a multiple of `Limits.seconds`."""
 
 MAX_INPUTS = 2
+MIN_CHARACTERS = 20_000
+"""Length of text that is always tokenized, so that a refusal can name its tokens."""
+CHARACTERS_PER_TOKEN = 32
+"""Longest text for each token that the lab accepts; most tokens have fewer than ten characters."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,14 @@ def check_length(request: TraceRequest, model: Model, limits: Limits) -> None:
     if model.info.max_length is not None:
         most = min(most, model.info.max_length)
     tokenizer = model.require_tokenizer()
+    longest = max(MIN_CHARACTERS, most * CHARACTERS_PER_TOKEN)
     for item in request.inputs:
+        for text in (item.text, item.pair or "", item.target or ""):
+            if len(text) > longest:  # before it is tokenized
+                raise InputError(
+                    f"The text has {len(text):,} characters; this lab shows up to {longest:,}. "
+                    "Shorten it, start the lab with a larger --max-tokens, or use `headscope view`."
+                )
         sides = [tokenizer(item.text, item.pair, add_special_tokens=True)["input_ids"]]
         if item.target is not None:
             sides.append(tokenizer(item.target)["input_ids"])

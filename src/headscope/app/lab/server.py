@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headscope.app.lab.access import AccessControl, reader_of
 from headscope.app.lab.jobs import Cancelled, DeadlineExceeded, JobQueue, QueueFull
@@ -36,6 +37,9 @@ SLOW = ("edit", "score")
 """Requests that run the model once."""
 BACKLOG = 2048
 """Maximum connections waiting to be accepted."""
+MAX_CONNECTIONS = 500
+IDLE_SECONDS = 10.0
+"""Time limit of a request's headers and of its body; idle connections are closed soon after it."""
 
 
 def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
@@ -70,13 +74,13 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
         await asyncio.to_thread(
             check_length, trace_request, service.models[trace_request.model], service.limits
         )
-        job = partial(service.trace, reader_of(request.headers), trace_request)
+        job = partial(service.trace, reader_of(request.scope), trace_request)
         return JSONResponse(await run(request, job, service.limits.seconds))
 
     def ask(kind: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             body = await _body(request, service.limits.body)
-            reader = reader_of(request.headers)
+            reader = reader_of(request.scope)
             job = partial(service.ask, reader, kind, body)
             if kind in QUICK:
                 return _answer(job())
@@ -87,7 +91,7 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
 
     async def effects(request: Request) -> Response:
         body = await _body(request, service.limits.body)
-        reader = reader_of(request.headers)
+        reader = reader_of(request.scope)
         service.store.find(reader, body.get("id"))
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Mapping[str, object] | None] = asyncio.Queue()
@@ -162,9 +166,31 @@ def make_server(service: LabService, host: str, *, token: str = "") -> uvicorn.S
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
+        http=_TimedProtocol,
         timeout_graceful_shutdown=2,
     )
     return uvicorn.Server(config)
+
+
+class _TimedProtocol(H11Protocol):
+    """HTTP connection that is closed while it sends no request, and beyond a number of others."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start to watch a new connection."""
+        super().connection_made(transport)
+        self._was_idle = False
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self._was_idle:
+            self.transport.close()
+        if not self.transport.is_closing():
+            self._was_idle = is_idle
+            self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
 
 
 def make_token() -> str:
@@ -178,10 +204,14 @@ async def _body(request: Request, most: int) -> Mapping[str, object]:
     if kind != "application/json":
         raise InputError("Requests must be JSON (Content-Type: application/json).")
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise InputError(f"A request has at most {most:,} bytes.")
+    try:
+        async with asyncio.timeout(IDLE_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise InputError(f"A request has at most {most:,} bytes.")
+    except TimeoutError:
+        raise InputError(f"The request was not complete after {IDLE_SECONDS:g} seconds.") from None
     return read_json(body)
 
 

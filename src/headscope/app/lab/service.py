@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,35 +34,42 @@ class StoredTraces:
 
 
 class TraceStore:
-    """Traces by random id; each is found only by its reader."""
+    """Traces by random id; each is found only by its reader. Several threads may use it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._lock = threading.Lock()
         self._stored: OrderedDict[str, StoredTraces] = OrderedDict()
 
     def add(self, reader: str, traces: list[Trace]) -> str:
         """Store traces for a reader, and remove the oldest beyond the limits."""
         name = secrets.token_urlsafe(12)
         size = sum(block.data.nbytes for trace in traces for block in trace.blocks.values())
-        self._stored[name] = StoredTraces(reader, LiveReplies(traces), size)
-        ids = [key for key, stored in self._stored.items() if stored.reader == reader]
-        for key in ids[: -self._limits.kept]:
-            del self._stored[key]
-        while len(self._stored) > 1 and self.size > self._limits.bytes_kept:
-            self._stored.popitem(last=False)
+        with self._lock:
+            self._stored[name] = StoredTraces(reader, LiveReplies(traces), size)
+            ids = [key for key, stored in self._stored.items() if stored.reader == reader]
+            for key in ids[: -self._limits.kept]:
+                del self._stored[key]
+            while len(self._stored) > 1 and self._size() > self._limits.bytes_kept:
+                self._stored.popitem(last=False)
         return name
 
     def find(self, reader: str, name: object) -> LiveReplies:
         """Return a reader's traces by id; raise TraceExpired if they are not stored."""
-        stored = self._stored.get(name) if isinstance(name, str) else None
-        if stored is None or stored.reader != reader:
-            raise TraceExpired("The lab does not keep this text any more; show it once more.")
-        self._stored.move_to_end(str(name))
-        return stored.replies
+        with self._lock:
+            stored = self._stored.get(name) if isinstance(name, str) else None
+            if stored is None or stored.reader != reader:
+                raise TraceExpired("The lab does not keep this text any more; show it once more.")
+            self._stored.move_to_end(str(name))
+            return stored.replies
 
     @property
     def size(self) -> int:
         """Bytes of all stored traces."""
+        with self._lock:
+            return self._size()
+
+    def _size(self) -> int:
         return sum(stored.size for stored in self._stored.values())
 
     def __len__(self) -> int:
