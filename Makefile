@@ -58,7 +58,7 @@ format: setup ## rewrite the sources as `check` wants them
 
 web: ## build the front end into the package (needs Node.js)
 	$(PYTHON) web/generate_types.py
-	cd web && npm install --no-save --no-audit --no-fund && npm run check && npm test && npm run build
+	cd web && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
 
 bench: setup peers ## measure, side by side, in one run; the table goes into the docs
 	$(BIN)/python -m benchmarks --write docs/benchmarks.md
@@ -67,8 +67,9 @@ bench: setup peers ## measure, side by side, in one run; the table goes into the
 # What others would use instead, in a folder of its own: it never meets our dependencies.
 peers: setup .peers/.ready
 .peers/.ready: benchmarks/peers.txt
-	$(PIP) --no-deps --target .peers -r benchmarks/peers.txt
-	npm install --silent --no-audit --no-fund --prefix .peers d3@5.7.0 jquery@2.2.4 requirejs@2.3.6
+	$(LOCKED) --target .peers -r benchmarks/peers.txt
+	cp benchmarks/peers_web/package.json benchmarks/peers_web/package-lock.json .peers
+	npm ci --silent --no-audit --no-fund --prefix .peers
 	touch $@
 
 docs: setup ## build the site into site/; a broken link fails

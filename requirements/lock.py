@@ -77,6 +77,15 @@ def main(options: list[str]) -> None:
         text = NOTE + "".join(packages[name] for name in sorted(packages))
         (HERE / f"{layer}.txt").write_text(text, encoding="utf-8")
         print(f"requirements/{layer}.txt: {len(packages)} packages")
+    lock_peers()
+
+
+def lock_peers() -> None:
+    """Write benchmarks/peers.txt from the versions in benchmarks/peers.in."""
+    asked = (ROOT / "benchmarks" / "peers.in").read_text(encoding="utf-8").splitlines()
+    packages = compile_all([line for line in asked if line[:1] != "#"], "--no-deps")
+    text = NOTE + "".join(packages[name] for name in sorted(packages))
+    (ROOT / "benchmarks" / "peers.txt").write_text(text, encoding="utf-8")
 
 
 def resolve(extra: str, known: Entries, excluded: Sequence[str] = ()) -> Entries:

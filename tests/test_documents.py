@@ -230,6 +230,6 @@ def test_every_dependency_has_its_license() -> None:
     rows = dict(re.findall(r"^\| ([\w@/.-]+) \| ([^|]+) \|", text, re.MULTILINE))
     package = json.loads((ROOT / "web" / "package.json").read_text(encoding="utf-8"))
     npm = {**package.get("dependencies", {}), **package["devDependencies"]}
-    for name in (*licenses().dependencies(), *npm):
+    for name in (*licenses().locked(), *npm):
         assert name in rows, f"run: python docs/licenses.py ({name} is missing)"
         assert not rows[name].startswith("("), f"{name}: {rows[name]}"

@@ -95,7 +95,8 @@ export class Lab {
     const before = this.session;
     this.request = request;
     this.close();
-    if (before) before.requests.busy.value = "The model is reading …";
+    if (before) before.requests.busy.value = READING;
+    else this.stage.replaceChildren(statusLine(READING));
     try {
       const { header, traces, backend } = await requestTrace(request, signal);
       if (signal.aborted) return;
@@ -112,6 +113,7 @@ export class Lab {
       });
     } catch (error) {
       if (signal.aborted) return;
+      if (!before) this.stage.replaceChildren();
       if (error instanceof RequestError) this.edit(error.message);
       else {
         this.explorer?.dispose();
@@ -122,6 +124,16 @@ export class Lab {
     if (before) before.requests.busy.value = "";
     document.documentElement.dataset.ready = "true";
   }
+}
+
+const READING = "The model is reading …";
+
+function statusLine(text: string): HTMLElement {
+  const line = document.createElement("p");
+  line.role = "status";
+  line.textContent = text;
+  line.style.cssText = "margin: 2rem; font: 1rem system-ui, sans-serif; color: GrayText";
+  return line;
 }
 
 function systemScheme(): "light" | "dark" {
