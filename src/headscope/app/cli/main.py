@@ -15,7 +15,6 @@ import typer
 from headscope import __version__
 from headscope.app.cli.analyze import analyze
 from headscope.app.cli.command import Interrupted, register, settings
-from headscope.app.cli.demo import demo
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import check_importance, importance
@@ -52,7 +51,6 @@ def _common(
     settings.debug = debug
 
 
-register(app, demo, example="demo -o demo")
 register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
 register(app, serve, example="serve --model minilm --model smollm2 --open")
