@@ -55,17 +55,12 @@ class ForwardPass:
             for name, tensor in self.inputs.items()
         }
         outputs: ModelOutput = self.model.module(**inputs, **self._options)
-        return outputs, self._logits(outputs)
-
-    def _logits(self, outputs: ModelOutput) -> Tensor | None:
         logits = outputs.get("logits")
-        if not isinstance(logits, Tensor):
-            return None
-        if logits.ndim == 2:
-            return logits
-        if self.position is None:
-            return None
-        return logits[:, 0] if self.is_cut else logits[:, self.position]
+        if not isinstance(logits, Tensor) or (logits.ndim > 2 and self.position is None):
+            return outputs, None
+        if logits.ndim > 2:
+            logits = logits[:, 0 if self.is_cut else self.position]
+        return outputs, logits
 
 
 def repeat_rows(tensor: Tensor, n_rows: int) -> Tensor:
@@ -202,9 +197,14 @@ class BatchedAblation:
         advance: Callable[[int], None] = lambda n: None,
     ) -> np.ndarray:
         """Return the value of the readout after editing each set of heads alone."""
+        config = self.model.module.config
         order = sorted(range(len(sets)), key=lambda i: min(layer for layer, _ in sets[i]))
         values = np.full((len(sets), *base.value.shape), np.nan)
-        size = self._batch_size()
+        n = self.text.n_tokens
+        limits = [MAX_BATCH_TOKENS // n, MAX_BATCH_WEIGHTS // (n * n * self._n_heads)]
+        if not self.text.is_cut:
+            limits.append(MAX_LOGITS // (n * (getattr(config, "vocab_size", 1) or 1)))
+        size = max(1, min(limits) - 1)
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
             batch = [sets[i] for i in chosen]
@@ -225,14 +225,6 @@ class BatchedAblation:
         with torch.inference_mode(), self.model.attached(tap):
             outputs, logits = self.text.run()
             return float(base.readout.read(outputs, logits)[0])
-
-    def _batch_size(self) -> int:
-        n = self.text.n_tokens
-        limits = [MAX_BATCH_TOKENS // n, MAX_BATCH_WEIGHTS // (n * n * self._n_heads)]
-        if not self.text.is_cut:
-            width = getattr(self.model.module.config, "vocab_size", 1) or 1
-            limits.append(MAX_LOGITS // (n * width))
-        return max(1, min(limits) - 1)
 
     def _run(self, sets: Sequence[HeadSet], base: UneditedRun, make_edit: MakeEdit) -> np.ndarray:
         """Return `row`: the values of sets, sorted by the layer of their first change."""

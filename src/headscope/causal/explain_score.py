@@ -15,7 +15,6 @@ from headscope.causal.batched_forward import map_tensors, repeat_rows
 from headscope.causal.effects import read_text
 from headscope.causal.readout import place_of
 from headscope.causal.residual_stream import (
-    Norm,
     Stream,
     StreamTerm,
     find_norm,
@@ -170,7 +169,8 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
         model, stream, entering, call.given, f"between the stream and layer {site.layer}"
     )
     parts, values = stream.below(site.layer)
-    rows, bias = _normed(norm, values, entering)
+    bias = torch.zeros(values.shape[-1], dtype=values.dtype) if norm is None else norm.bias
+    rows = values if norm is None else norm.frozen(values, entering)
     nothing = torch.zeros_like(rows[:1])
     fed = torch.cat((nothing, nothing + bias, rows))
     queries, keys = _run_rows(model, module, site, fed.to(call.given.dtype), call)
@@ -196,13 +196,6 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
     return _Sides(named, *sides)
 
 
-def _normed(norm: Norm | None, values: Tensor, entering: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `part position unit` after the norm with its scale frozen, and the norm's bias."""
-    if norm is None:
-        return values, torch.zeros(values.shape[-1], dtype=values.dtype)
-    return norm.frozen(values, entering), norm.bias
-
-
 def _run_rows(
     model: Model, module: nn.Module, site: Site, rows: Tensor, call: Call
 ) -> tuple[Tensor, Tensor]:
@@ -216,7 +209,7 @@ def _run_rows(
     args, kwargs = map_tensors((call.args, dict(call.kwargs)), lambda x: repeat_rows(x, len(rows)))
     hidden = rows.to(model.module.device)
     if not args:
-        kwargs[_hidden_name(kwargs)] = hidden
+        kwargs[next(n for n, value in kwargs.items() if isinstance(value, Tensor))] = hidden
     else:
         args = (hidden, *args[1:])
     try:
@@ -227,8 +220,3 @@ def _run_rows(
     if len(kept) != 1 or kept[0].queries is None or kept[0].keys is None:
         raise refusal(model, f"{site.module} could not be run by itself")
     return kept[0].queries.double().cpu(), kept[0].keys.double().cpu()
-
-
-def _hidden_name(kwargs: Mapping[str, object]) -> str:
-    """Return the name of the first tensor argument: the hidden states."""
-    return next(name for name, value in kwargs.items() if isinstance(value, Tensor))

@@ -115,7 +115,13 @@ def measure_every_head(
                 )
             return Vector()
         assert logits is not None
-        ids = _top_answers(model, logits)
+        if not has_probabilities(model):
+            raise InputError(
+                f"{model.name} predicts a score, which has no probability. For what heads do to "
+                "it, call headscope.effects(model, text)."
+            )
+        n_answers = min(N_ANSWERS, logits.shape[-1])
+        ids = logits[0].float().topk(n_answers).indices.to(torch.long)
         kind = KINDS[model.require_objective("An effect on a prediction")]
         names.extend(answer_names(model, kind, ids.tolist()))
         return TopLogprobs(ids, are_exclusive(model))
@@ -137,15 +143,6 @@ def measure_every_head(
         attributes |= {} if index is None else {"position": index}
         return HeadEffects.of_prediction(names, before, table, layers, attributes)
     return HeadEffects.of_vector(before, table, layers, attributes | {"pooling": "mean"})
-
-
-def _top_answers(model: Model, logits: Tensor) -> Tensor:
-    if not has_probabilities(model):
-        raise InputError(
-            f"{model.name} predicts a score, which has no probability. For what heads do to it, "
-            "call headscope.effects(model, text)."
-        )
-    return logits[0].float().topk(min(N_ANSWERS, logits.shape[-1])).indices.to(torch.long)
 
 
 def with_effects(

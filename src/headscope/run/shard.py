@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from headscope.batch import Batch
-from headscope.errors import MetricError, TapUnsupported
+from headscope.errors import InputError, MetricError, TapUnsupported
 from headscope.metrics.core.accumulator import Accumulator, States
 from headscope.metrics.core.layer_data import load_loops
 from headscope.metrics.gradients import Importance
@@ -33,9 +33,11 @@ from headscope.model.objective import (
     with_loss,
 )
 from headscope.model.tapped import once
-from headscope.run.batches import EncodedDocument, Encoder
-from headscope.run.plan import Plan, Shard
+from headscope.run.batches import EncodedDocument, Encoder, key_classes_of, token_limit
+from headscope.run.options import Settings
+from headscope.run.plan import Plan, Shard, axes_for, survey
 from headscope.run.progress import Amount
+from headscope.text.corpus import Corpus
 
 
 def can_ask(model: Model, document: EncodedDocument) -> bool:
@@ -242,6 +244,19 @@ def measure_shard(
                     _fail(report, document, f"{type(error_alone).__name__}: {error_alone}")
     report.layers = accumulator.layers()
     return ShardSums(accumulator.states(), report)
+
+
+def encode_predictable(
+    model: Model, corpus: Corpus, max_tokens: int, batch_tokens: int = 1024
+) -> tuple[Encoder, list[EncodedDocument]]:
+    """Encode the documents in which the model has something to predict."""
+    settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
+    axes = axes_for(survey(corpus, settings), settings, key_classes_of(model))
+    encoder = Encoder(model, axes, settings)
+    documents = [d for d in encoder.encode(list(enumerate(corpus))) if can_ask(model, d)]
+    if not documents:
+        raise InputError("There is nothing to predict in these documents: give longer ones.")
+    return encoder, documents
 
 
 def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
