@@ -18,8 +18,6 @@ from headscope.results.trace import NEEDS_MODEL, Block, Trace
 
 if TYPE_CHECKING:
     from headscope.model.edits import Edit
-    from headscope.results.trace import Trace
-
 
 Reply = tuple[dict[str, object], list[bytes]]
 """A JSON object, and the buffers it names by number."""
@@ -75,8 +73,7 @@ class Replies:
             )
         buffers = Buffers()
         layer = int(block.attention["layer"].values[row])
-        part = layer_vectors(block, layer, buffers)
-        return {"part": part}, buffers.packed
+        return {"part": layer_vectors(block, layer, buffers)}, buffers.packed
 
     def trace(self, request: Request) -> Trace:
         """The trace that a request names."""
@@ -136,13 +133,11 @@ class LiveReplies(Replies):
             edited = trace.require_origin("edit").again(trace, edits)
             title = str(edited.provenance.get("changed") or "")
             part = trace_part(edited, frozenset(), buffers)
-            parts.append({"title": title, "hidden": {}, **part})
+            parts.append({"title": title, **part})
         return {"traces": parts}, buffers.packed
 
     def effects(
-        self,
-        request: Request,
-        advance: Callable[[int, int], None] = lambda done, total: None,
+        self, request: Request, advance: Callable[[int, int], None] = lambda done, total: None
     ) -> Reply:
         """Measure the effect of each head on a prediction, and keep it beside the trace."""
         from headscope.causal.trace_effects import with_effects

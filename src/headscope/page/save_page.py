@@ -202,7 +202,6 @@ def save_page(
     report: str | None = None,
     effects: bool = False,
     neurons: bool | Sequence[int] | None = None,
-    hidden: bool = False,
 ) -> None:
     """Write one HTML file that shows what every head does, and opens without a network.
 
@@ -228,7 +227,6 @@ def save_page(
             do not have it yet.
         neurons: whether queries, keys and values go along, or the layers whose do; by default
             those of the opening head and of the story.
-        hidden: whether hidden states go along with them.
     """
     listed, examples = _listed(traces)
     if effects:
@@ -240,7 +238,6 @@ def save_page(
         selection=make_step(shown, selection),
         story=story,
         neurons=neurons,
-        hidden=hidden,
         evidence=None if evidence is None else make_evidence(evidence, listed[0]),
         report=report,
     )
@@ -300,8 +297,12 @@ def sheet_of(trace: Trace) -> bytes:
     sheet = np.full((n_layers * pitch, n_heads * pitch, 3), 255, dtype=np.uint8)
     for layer in range(n_layers):
         for head in range(n_heads):
+            pooled = cell_maxima(np.nan_to_num(weights[layer, head]), CELL)
+            down, across = (np.arange(CELL) * n // CELL for n in pooled.shape)
+            share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
             top, left = layer * pitch, head * pitch
-            sheet[top : top + CELL, left : left + CELL] = _heat(weights[layer, head])
+            colors = np.rint(PAPER + (INK - PAPER) * share)
+            sheet[top : top + CELL, left : left + CELL] = colors.astype(np.uint8)
     return png(sheet)
 
 
@@ -317,16 +318,6 @@ def picture_of(trace: Trace, *, css_class: str = "") -> str:
         f'width="{n_heads * pitch}" src="data:image/png;base64,{data}">'
         f"<figcaption>{text}. Run the cell again for the explorer.</figcaption></figure>"
     )
-
-
-def _heat(weights: np.ndarray) -> np.ndarray:
-    """`CELL × CELL` colors: the strongest weight under each pixel."""
-    pooled = cell_maxima(np.nan_to_num(weights), CELL)
-    across = np.arange(CELL) * pooled.shape[1] // CELL
-    down = np.arange(CELL) * pooled.shape[0] // CELL
-    share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
-    colors: np.ndarray = np.rint(PAPER + (INK - PAPER) * share).astype(np.uint8)
-    return colors
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote
 import numpy as np
 
 from headscope.errors import InputError, UnknownName
-from headscope.heads.roles import CONTENT, RoleShares, known_weights, role_places, role_shares
+from headscope.heads.roles import CONTENT, known_weights, role_places, role_shares
 from headscope.results.trace import Block, Trace
 
 POSITIONS = ("previous_token", "next_token")
@@ -40,7 +40,11 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
         head: only heads of this number.
     """
     shares_of_roles = role_shares(block)
-    allowed = _allowed(block, layer, head)
+    allowed: np.ndarray = known_weights(block).sum((2, 3)) > 0
+    if layer is not None:
+        allowed &= (block.attention["layer"].values == layer)[:, None]
+    if head is not None:
+        allowed &= (np.arange(allowed.shape[1]) == head)[None]
     if not allowed.any():  # every one of them is switched off
         return Look(_layer(block, 0) if layer is None else layer, head or 0, None)
     for names in PREFERENCE:
@@ -50,7 +54,13 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
         if shares.max() > 0:
             role, row, number = np.unravel_index(shares.argmax(), shares.shape)
             return _look(block, int(row), int(number), names[role])
-    return _strongest(block, shares_of_roles, allowed)
+    # No head has a role: the one that comes nearest to one.
+    names = tuple(itertools.chain(*PREFERENCE))
+    shares = np.stack(
+        [np.where(allowed, np.nan_to_num(shares_of_roles.share(n)), -1.0) for n in names]
+    )
+    role, row, number = np.unravel_index(shares.argmax(), shares.shape)
+    return _look(block, int(row), int(number), names[role])
 
 
 def widest_difference(one: Block, other: Block) -> Look | None:
@@ -72,25 +82,6 @@ def widest_difference(one: Block, other: Block) -> Look | None:
         return None
     row, head = np.unravel_index(means.argmax(), means.shape)
     return Look(_layer(one, int(row)), int(head), int(apart[row, head].argmax()))
-
-
-def _allowed(block: Block, layer: int | None, head: int | None) -> np.ndarray:
-    allowed: np.ndarray = known_weights(block).sum((2, 3)) > 0
-    if layer is not None:
-        allowed &= (block.attention["layer"].values == layer)[:, None]
-    if head is not None:
-        allowed &= (np.arange(allowed.shape[1]) == head)[None]
-    return allowed
-
-
-def _strongest(block: Block, shares_of_roles: RoleShares, allowed: np.ndarray) -> Look:
-    """The head that comes nearest to a role, where none has one."""
-    names = [name for names in PREFERENCE for name in names]
-    shares = np.stack(
-        [np.where(allowed, np.nan_to_num(shares_of_roles.share(n)), -1.0) for n in names]
-    )
-    role, row, head = np.unravel_index(shares.argmax(), shares.shape)
-    return _look(block, int(row), int(head), names[role])
 
 
 def _look(block: Block, row: int, head: int, role: str) -> Look:
@@ -140,20 +131,12 @@ def make_selection(
     for what, name, known in (("view", view, VIEWS), ("theme", theme, THEMES)):
         if name not in known:
             raise UnknownName.of(what, name, known)
-    step = {
-        "block": block,
-        "layer": layer,
-        "tab": VIEWS[view],
-        "theme": theme if theme != "auto" else None,
-    }
-    several = (_several(heads), _several(queries))
-    fragments = [
-        make_step(
-            [trace],
-            {n: v for n, v in {**step, "head": head, "word": word}.items() if v is not None},
-        )
-        for head, word in itertools.product(*several)
-    ]
+    step = {"block": block, "layer": layer, "tab": VIEWS[view]}
+    step["theme"] = None if theme == "auto" else theme
+    fragments = []
+    for head, word in itertools.product(_several(heads), _several(queries)):
+        chosen = {**step, "head": head, "word": word}
+        fragments.append(make_step([trace], {n: v for n, v in chosen.items() if v is not None}))
     return fragments[0]
 
 

@@ -470,7 +470,6 @@ class Trace:
         story: Sequence[Step] = (),
         evidence: Result | Iterable[Result] | None = None,
         effects: bool = False,
-        hidden: bool = False,
         over: Over = "attention",
     ) -> None:
         """Write the explorer as one HTML file that works offline.
@@ -487,7 +486,6 @@ class Trace:
           `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so on; or a
           URL fragment copied from a page. `neurons` includes the layers of the story by default.
         - `effects`: store the effect of each head, which needs the model (see `with_effects`).
-        - `hidden`: include hidden states besides queries, keys and values.
         """
         from headscope.page.save_page import save_page
         from headscope.page.selection import make_selection
@@ -511,7 +509,6 @@ class Trace:
             story=story,
             evidence=evidence,
             effects=effects,
-            hidden=hidden,
         )
 
     def roles(self, block: str | None = None) -> xr.Dataset:
