@@ -406,9 +406,9 @@ def best_at(
     """Return the relations or mentions that each head is best at, by layer and head.
 
     A head is named after a relation if it is the best of all heads and its cross-fitted accuracy is
-    `margin` above the fixed-offset baseline: `obj`, or `obj (head)` where parents attend to their
-    dependents. After coreference it is named `coreference of pronouns` and so on, if it is `margin`
-    above the rule that takes the nearest mention with the same head word.
+    `margin` above the fixed-offset baseline: `obj`, or `obj (from its parent)` where parents attend
+    to their dependents. After coreference it is named `coreference of pronouns` and so on, if it is
+    `margin` above the rule that takes the nearest mention with the same head word.
 
     Args:
         result: a result of `probe_dependencies` or `probe_coreference`.
@@ -419,7 +419,7 @@ def best_at(
     names: dict[tuple[int, int], list[str]] = {}
     for row in table.rows:
         if table.axis == "relation":
-            name = row.label if row.direction == "dependent" else f"{row.label} (head)"
+            name = row.label if row.direction == "dependent" else f"{row.label} (from its parent)"
             baseline, is_named = row.baselines["offset"], row.label != "all"
         else:
             name = "coreference" if row.label == "all" else f"coreference of {_PLURAL[row.label]}"

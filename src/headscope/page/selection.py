@@ -18,7 +18,7 @@ from headscope.heads.roles import CONTENT, known_weights, role_places, role_shar
 from headscope.results.trace import Block, Trace
 
 POSITIONS = ("previous_token", "next_token")
-PREFERENCE = (CONTENT, POSITIONS, ("current_token",))
+PREFERENCE: tuple[tuple[str, ...], ...] = (CONTENT, POSITIONS, ("current_token",))
 """A head that reads by content before one that reads by position, and both before one that stays
 where it is. Attention sinks and broad heads never open a page."""
 

@@ -7,6 +7,7 @@ the documents and scored on the other. Its tests against baselines are Holm-corr
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
@@ -104,11 +105,12 @@ class ProbeTable(Table):
     is_causal: bool
     _left: ClassVar[tuple[str, ...]] = ("head", "direction")
 
-    def __getitem__(self, label: str) -> ProbeRow:
-        for row in self.rows:
-            if row.label == label:
-                return row
-        raise UnknownName.of("row", label, [row.label for row in self.rows])
+    def __getitem__(self, label: str | int) -> ProbeRow:
+        """Return the row of a relation or kind of mention, or the row of a number."""
+        labels = [row.label for row in self.rows]
+        if isinstance(label, str) and label not in labels:
+            raise UnknownName.of("row", label, labels)
+        return self.rows[labels.index(label) if isinstance(label, str) else label]
 
     def _columns(self) -> list[str]:
         """Return the names of the columns of `records`."""
@@ -184,9 +186,10 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
         rows = _coreference(data, result.states[name], _units(result))
         is_causal, axis = False, "mention_kind"
     else:
+        names = textwrap.shorten(", ".join(map(str, data.data_vars)), 200, placeholder=" …")
         raise InputError(
-            f"This result has {', '.join(map(str, data.data_vars))[:200]}. Expected a result of "
-            "headscope.probe_dependencies, headscope.probe_coreference or headscope.probe_bias."
+            f"This result has {names}. Expected a result of headscope.probe_dependencies, "
+            "headscope.probe_coreference or headscope.probe_bias."
         )
     rows = sorted(_corrected(rows), key=lambda row: (row.label != ALL, -row.gain))
     return ProbeTable(result.title, axis, tuple(rows), is_causal)

@@ -6,9 +6,9 @@ import csv
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
 
@@ -141,10 +141,20 @@ class Table(ABC):
     """Rows with a title. A subclass provides `records`, `_cells` and `caption`."""
 
     title: str
+    rows: tuple[Any, ...]
     _left: ClassVar[tuple[str, ...]] = ()
     """Headings of left-aligned columns, besides the first column."""
     _max_printed: ClassVar[int | None] = None
     """Rows that `print` shows; None for all."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
 
     @abstractmethod
     def records(self) -> list[dict[str, Value]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -142,7 +142,16 @@ def looks_causal(weights: np.ndarray) -> bool:
 def stacked_attention(attention: object) -> np.ndarray:
     """Return `layer head query key`; raise InputError for other axes."""
     if isinstance(attention, Sequence):
-        layers = [_squeezed(_numpy(layer), index) for index, layer in enumerate(attention)]
+        layers = []
+        for index, given in enumerate(attention):
+            layer = _numpy(given)
+            layer = layer[0] if layer.ndim == 4 and layer.shape[0] == 1 else layer
+            if layer.ndim != 3:
+                raise InputError(
+                    f"Layer {index} of the attention has shape {layer.shape}; expected (head, "
+                    "query, key), or a batch of one: (1, head, query, key)."
+                )
+            layers.append(layer)
         if not layers:
             raise InputError(
                 "There is no attention: the sequence of layers is empty. outputs[-1] of a model is "
@@ -192,14 +201,3 @@ def check_rows(weights: np.ndarray) -> None:
             f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
             "are taken as they are."
         )
-
-
-def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:
-    if layer.ndim == 4 and layer.shape[0] == 1:
-        return cast("np.ndarray", layer[0])
-    if layer.ndim != 3:
-        raise InputError(
-            f"Layer {index} of the attention has shape {layer.shape}; expected (head, query, "
-            "key), or a batch of one: (1, head, query, key)."
-        )
-    return layer

@@ -20,7 +20,7 @@ from headscope.results.display import CURE, is_shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
     from pathlib import Path
 
     import pandas as pd
@@ -183,12 +183,7 @@ class Result:
             raise UnknownName.of("variable", name, map(str, data.data_vars))
         values = data[name]
         axes = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
-        for axis, label in labels.items():
-            if axis not in axes:
-                raise UnknownName.of(f"axis of {name}", axis, axes)
-            axis_labels = values[axis].values.tolist()
-            if label not in axis_labels:
-                raise UnknownName.of(axis, label, map(str, axis_labels))
+        check_labels(values, labels, axes, f"axis of {name}")
         values = values.sel(labels)
         if set(values.dims) != {"layer", "head"}:
             others = [dim for dim in values.dims if dim not in ("layer", "head")]
@@ -247,22 +242,17 @@ class Result:
             parts.append(f"{counts['truncated']:,} cut to {limit} tokens")
         if counts.get("failed"):
             parts.append(f"{counts['failed']:,} left out")
-        return ", ".join(parts) + self._dominated
-
-    @property
-    def _dominated(self) -> str:
-        """Sums that one document dominates, and the remedy."""
         shares = {
             str(name).removesuffix("_n_eff"): float(array.attrs["largest_share"])
             for name, array in self.dataset.data_vars.items()
             if "largest_share" in array.attrs
         }
         if not shares:
-            return ""
+            return ", ".join(parts)
         named = ", ".join(list(shares)[:3]) + f" and {len(shares) - 3} more" * (len(shares) > 3)
         return (
-            f"; one document holds {max(shares.values()):.0%} of {named}, and intervals say little "
-            f"of others: {CURE}"
+            f"{', '.join(parts)}; one document holds {max(shares.values()):.0%} of {named}, and "
+            f"intervals say little of others: {CURE}"
         )
 
     def __repr__(self) -> str:
@@ -536,17 +526,29 @@ INTERVAL = "_interval"
 DERIVED = (INTERVAL, "_n_eff")
 
 
+def check_labels(
+    data: xr.Dataset | xr.DataArray,
+    labels: Mapping[str, str | int],
+    axes: Iterable[Hashable],
+    noun: str,
+) -> None:
+    """Raise UnknownName for an axis that is not among `axes`, or a label it does not have."""
+    names = list(map(str, axes))
+    for axis, label in labels.items():
+        if axis not in names:
+            raise UnknownName.of(noun, axis, names)
+        known = data[axis].values.tolist()
+        if label not in known:
+            raise UnknownName.of(axis, str(label), map(str, known))
+
+
 def make_frame(
     data: xr.Dataset, names: Sequence[str], labels: Mapping[str, str | int]
 ) -> pd.DataFrame:
     """Return variables as columns, with their axes as the index, layer and head first."""
     import pandas as pd  # opening a result does not need it
 
-    for axis, label in labels.items():
-        if axis not in data.coords:
-            raise UnknownName.of("axis", axis, map(str, data.coords))
-        if label not in data[axis].values.tolist():
-            raise UnknownName.of(axis, label, map(str, data[axis].values.tolist()))
+    check_labels(data, labels, data.coords, "axis")
     data = data.sel(labels)
     variables = [str(name) for name in data.data_vars if not str(name).endswith(DERIVED)]
     for name in names:
@@ -557,7 +559,11 @@ def make_frame(
     ]
     if not chosen:
         raise InputError("This result has no variable over layer and head alone: name one.")
-    axes = {name: sorted(map(str, data[name].dims), key=_heads_first) for name in chosen}
+    order = {axis: place for place, axis in enumerate(HEADS)}
+    axes = {
+        name: sorted(map(str, data[name].dims), key=lambda axis: (order.get(axis, 2), axis))
+        for name in chosen
+    }
     first = axes[chosen[0]]
     for name in chosen:
         if not axes[name]:
@@ -577,7 +583,3 @@ def make_frame(
                 column = bounds.sel(bound=bound, drop=True).transpose(*first).to_series()
                 columns[f"{name}_{bound}"] = column
     return pd.DataFrame(columns)
-
-
-def _heads_first(axis: str) -> tuple[int, str]:
-    return (HEADS.index(axis) if axis in HEADS else len(HEADS)), axis

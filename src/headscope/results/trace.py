@@ -366,24 +366,18 @@ class Trace:
         )
 
     def _repr_html_(self) -> str:
+        media = [f"image of {i.shape[1]} × {i.shape[0]} pixels" for i in self.media.images]
+        media += [f"{self.media.seconds:.1f} s of sound"] * (self.media.sound is not None)
         facts = [
             ("model", self.provenance.get("model", "?")),
             ("size", f"{len(self.layers)} layers × {self.n_heads} heads"),
             ("tokens", len(self.tokens)),
             ("blocks", ", ".join(self.blocks) if len(self.blocks) > 1 else None),
-            ("media", self._media_summary()),
+            ("media", ", ".join(media) or None),
             ("vectors", "yes" if "queries" in self.main.data else "no"),
             ("text", self._shortened(200)),
         ]
         return facts_table("Trace", facts)
-
-    def _media_summary(self) -> str | None:
-        images, sound = self.media.images, self.media.sound
-        sizes = [f"image of {image.shape[1]} × {image.shape[0]} pixels" for image in images]
-        return (
-            ", ".join(sizes + [f"{self.media.seconds:.1f} s of sound"] * (sound is not None))
-            or None
-        )
 
     def _shortened(self, most: int) -> str:
         text = " / ".join(self.text.texts)
@@ -587,7 +581,10 @@ class Trace:
         Raises:
             InputError: the trace was made without `norms=True`.
         """
-        return weigh_trace(self)
+        if is_weighed(self):
+            return self
+        blocks = {name: _weighed(block) for name, block in self.blocks.items()}
+        return replace(self, blocks=blocks, provenance={**self.provenance, "over": "norm"})
 
 
 def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -> xr.Dataset:
@@ -619,14 +616,6 @@ def _weighted_traces(trace: Trace, other: Trace | None, over: Over) -> list[Trac
 
 OVER = ("attention", "norm")
 """Weights of metrics and views: attention, or norm-weighted attention."""
-
-
-def weigh_trace(trace: Trace) -> Trace:
-    """See `Trace.norm_weighted`."""
-    if is_weighed(trace):
-        return trace
-    blocks = {name: _weighed(block) for name, block in trace.blocks.items()}
-    return replace(trace, blocks=blocks, provenance={**trace.provenance, "over": "norm"})
 
 
 def is_weighed(trace: Trace) -> bool:

@@ -21,7 +21,7 @@ from headscope.metrics.core.labels import Tagset
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics, metric_to_dict
 from headscope.model.identity import versions
 from headscope.results.result import MeasuredDocument, Result
-from headscope.results.trace import Trace, is_weighed, weigh_trace
+from headscope.results.trace import Trace, is_weighed
 from headscope.run.batches import label_batch
 from headscope.run.options import Over, Settings
 from headscope.run.plan import axes_for, survey
@@ -62,7 +62,7 @@ def measure(
     expect("document", document, Document | None, "the document that was traced, or None")
     settings = Settings(tagset=tagset, null_keys=null_keys, over=over)
     if over == "norm" or is_weighed(trace):
-        trace, settings = weigh_trace(trace), replace(settings, over="norm")
+        trace, settings = trace.norm_weighted(), replace(settings, over="norm")
     source = _plain_document(trace) if document is None else document
     metrics = list_metrics(metrics)
     surveyed = survey(as_corpus([source]), settings, facts_of(metrics))
