@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     Exit codes: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM.
     """
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_: typer.echo(f"headscope: {message}", err=True)
     try:
         code = app(arguments, prog_name="headscope", standalone_mode=False)
         if isinstance(code, int) and code:
@@ -123,7 +123,3 @@ def _complain(error: Any) -> None:
     command = "headscope" if context is None else context.command_path
     message = " ".join(error.format_message().split())
     typer.echo(f"headscope: {message} (see {command} --help)", err=True)
-
-
-def _show_warning(message: object, category: type[Warning], *_: object, **__: object) -> None:
-    typer.echo(f"headscope: {message}", err=True)
