@@ -69,9 +69,8 @@ def probe_dependencies(
         InputError: no document is parsed, or `min_cases` is below 1.
     """
     min_cases = whole_number("min_cases", min_cases)
-    corpus = as_corpus(corpus)
     if fold_subtypes:
-        corpus = without_subtypes(corpus)
+        corpus = without_subtypes(as_corpus(corpus))
     metrics = [
         make(punctuation=punctuation, possessive=possessive, min_cases=min_cases)
         for make in (DepAccuracy, DepOffset)

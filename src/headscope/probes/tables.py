@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import xarray as xr
@@ -19,7 +19,7 @@ from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
 from headscope.results.display import Table, Value, percent
 from headscope.results.result import Result
-from headscope.statistics.cross_fitting import count_ties, cross_fit_score
+from headscope.statistics.cross_fitting import CrossFitScore, count_ties, cross_fit_score
 from headscope.statistics.intervals import interval
 from headscope.statistics.jackknife import pool, ratio_jackknife
 from headscope.statistics.multiple_testing import holm
@@ -66,9 +66,6 @@ class ProbeRow:
     cases: int
     layer: int
     head: int
-    direction: str | None
-    """`dependent`: the dependent attends to its parent; `head`: the parent attends to its
-    dependent. None in coreference."""
     accuracy: float
     interval: Bounds
     """95 %, over documents."""
@@ -79,12 +76,15 @@ class ProbeRow:
     ties: int | None
     """Other heads (and directions) not significantly worse than the best: paired p ≥ 0.05. None
     if too few documents have the relation for a test."""
-    visible: float | None
-    """Accuracy over the words whose target is a visible key; None in coreference."""
     baselines: Mapping[str, float]
     """`offset` for dependencies; `nearest`, `head_match`, `sieves` for coreference."""
     gains: Mapping[str, Gain]
     """Cross-fitted accuracy against each baseline."""
+    direction: str | None = None
+    """`dependent`: the dependent attends to its parent; `head`: the parent attends to its
+    dependent. None in coreference."""
+    visible: float | None = None
+    """Accuracy over the words whose target is a visible key; None in coreference."""
     offset: int | None = None
     """Best fixed offset."""
 
@@ -209,29 +209,20 @@ def _dependencies(
         if not np.nanmax(values, initial=0) > 0:
             continue
         index = np.unravel_index(np.nanargmax(values), values.shape)
-        place = {
-            dim: data[dim].values[i]
-            for dim, i in zip(("direction", "layer", "head"), index, strict=True)
-        }
-        best = data.sel(relation=label, **place)
+        place = dict(zip(accuracy.dims[1:], index, strict=True))
+        best = data.sel(relation=label).isel(place)
         baseline = float(best["baseline"])
         counts = by_unit[..., number], cases[:, number]
-        score = cross_fit_score(*counts, offsets[..., number])
         rows.append(
-            ProbeRow(
+            _row(
+                best,
+                "accuracy",
+                counts,
+                {"offset": (baseline, cross_fit_score(*counts, offsets[..., number]))},
                 label=label,
                 cases=int(best["cases"]),
-                layer=int(place["layer"]),
-                head=int(place["head"]),
-                direction=str(place["direction"]),
-                accuracy=float(best["accuracy"]),
-                interval=_interval(best, "accuracy"),
-                crossfit_accuracy=score.score,
-                crossfit_interval=score.interval,
-                ties=_ties(*counts),
+                direction=str(best["direction"].item()),
                 visible=float(best["accuracy_visible"]),
-                baselines={"offset": baseline},
-                gains={"offset": Gain(score.gain, score.gain_interval, score.p)},
                 offset=int(best["baseline_offset"]) if baseline > 0 else None,
             )
         )
@@ -253,32 +244,43 @@ def _coreference(
             continue
         layer, head = np.unravel_index(np.nanargmax(values.values), values.shape)
         best = data.sel(mention_kind=label).isel(layer=layer, head=head)
-        rules = [str(rule) for rule in data["rule"].values]
         counts = right[..., number], cases[:, number]
-        scores = [
-            cross_fit_score(*counts, guesses[:, number, rule, None]) for rule in range(len(rules))
-        ]
-        rows.append(
-            ProbeRow(
-                label=label,
-                cases=int(best["coref_cases"]),
-                layer=int(best["layer"]),
-                head=int(best["head"]),
-                direction=None,
-                accuracy=float(best["coref_accuracy"]),
-                interval=_interval(best, "coref_accuracy"),
-                crossfit_accuracy=scores[0].score,
-                crossfit_interval=scores[0].interval,
-                ties=_ties(*counts),
-                visible=None,
-                baselines={rule: float(best["coref_baseline"].sel(rule=rule)) for rule in rules},
-                gains={
-                    rule: Gain(score.gain, score.gain_interval, score.p)
-                    for rule, score in zip(rules, scores, strict=True)
-                },
+        rules = {
+            str(rule): (
+                float(best["coref_baseline"].sel(rule=rule)),
+                cross_fit_score(*counts, guesses[:, number, i, None]),
             )
+            for i, rule in enumerate(data["rule"].values)
+        }
+        rows.append(
+            _row(best, "coref_accuracy", counts, rules, label=label, cases=int(best["coref_cases"]))
         )
     return rows
+
+
+def _row(
+    best: xr.Dataset,
+    variable: str,
+    counts: tuple[np.ndarray, np.ndarray],
+    baselines: Mapping[str, tuple[float, CrossFitScore]],
+    **more: Any,
+) -> ProbeRow:
+    """Return the row of the best head; `counts` are right and all cases of each unit."""
+    scores = {name: score for name, (_, score) in baselines.items()}
+    crossfit = next(iter(scores.values()))
+    tied = count_ties(ratio_jackknife(counts[0], counts[1][:, None]))
+    return ProbeRow(
+        layer=int(best["layer"]),
+        head=int(best["head"]),
+        accuracy=float(best[variable]),
+        interval=_interval(best, variable),
+        crossfit_accuracy=crossfit.score,
+        crossfit_interval=crossfit.interval,
+        ties=None if tied is None else tied - 1,  # without the best itself
+        baselines={name: value for name, (value, _) in baselines.items()},
+        gains={name: Gain(s.gain, s.gain_interval, s.p) for name, s in scores.items()},
+        **more,
+    )
 
 
 def _units(result: Result) -> np.ndarray:
@@ -293,12 +295,6 @@ def _with_all(state: xr.Dataset, name: str) -> xr.DataArray:
 def _pooled(array: xr.DataArray, units: np.ndarray, *dims: str) -> np.ndarray:
     """Return `unit …`: the sums over the buckets of each unit."""
     return pool(array.transpose("bucket", *dims).values, units)
-
-
-def _ties(right: np.ndarray, cases: np.ndarray) -> int | None:
-    """Count the heads that tie with the best, without the best itself."""
-    tied = count_ties(ratio_jackknife(right, cases[:, None]))
-    return None if tied is None else tied - 1
 
 
 def _corrected(rows: list[ProbeRow]) -> list[ProbeRow]:
