@@ -76,12 +76,7 @@ def measure_every_head(
 ) -> HeadEffects:
     """Ablate each head alone; return predictions, or the vectors of a plain encoder.
 
-    Args:
-        model: the model; current edits stay in effect.
-        inputs: inputs of one row.
-        stacks: tokens by stack.
-        position: position of the prediction; by default the last token or mask.
-        advance: called with the number of heads done and in all.
+    Edits of the model stay in effect. `advance` gets the number of heads done and in all.
 
     Raises:
         InputError: the model predicts a score, the text has one token or no mask, or the position
@@ -150,13 +145,7 @@ def with_effects(
     position: int | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Trace:
-    """Return the trace with the effect of each head. See `Model.trace`.
-
-    Args:
-        trace: trace with its model.
-        position: position of the prediction; the last by default.
-        advance: called with the number of heads done and in all.
-    """
+    """Return the trace with the effect of each head. See `Model.trace` and `measure_every_head`."""
     origin = trace.require_origin("effects=True")
     with origin.as_it_was():
         effects = measure_every_head(

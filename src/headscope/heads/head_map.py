@@ -263,11 +263,6 @@ def embed(distances: np.ndarray, *, seed: int, starts: int) -> tuple[np.ndarray,
 
     Clark et al. 2019, section 6. The best of several seeded starts; turned so that the axes
     are its principal ones, with signs fixed, because MDS leaves rotation open.
-
-    Args:
-        distances: `item item`, symmetric.
-        seed: of the starts.
-        starts: how many.
     """
     from scipy.spatial.distance import squareform  # type: ignore[import-untyped, unused-ignore]
 

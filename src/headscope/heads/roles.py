@@ -129,15 +129,9 @@ def role_sentence(role: str, share: float, over: str = "") -> str:
 
 
 def name_roles(block: Block, entropies: np.ndarray | None = None) -> xr.Dataset:
-    """Return the role of each head of a block in one text.
+    """Return the role of each head of a block in one text. See `Trace.roles`.
 
-    Args:
-        block: attention block of a trace.
-        entropies: `row_entropies` of its weights, if the caller has them.
-
-    Returns:
-        Over `layer` and `head`: `role` (a key of `ROLES`, or ""), its `share` of attention and the
-        number of `queries` that could show it.
+    `entropies` are `row_entropies` of the weights, if the caller has them.
     """
     if entropies is None:
         entropies = row_entropies(known_weights(block))
@@ -168,12 +162,8 @@ def role_shares(block: Block, entropies: np.ndarray | None = None) -> RoleShares
 def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.Dataset | None:
     """Return the role of each head over a corpus, by the rule of single texts.
 
-    None if the run did not measure `offset_share` and `class_share`. Uniform attention is known for
-    roles of one key: exp(−`uniform_entropy`).
-
-    Args:
-        data: one block of a result.
-        thresholds: minimum values for a role.
+    None if the block was measured without `offset_share` and `class_share`. Uniform attention is
+    known for roles of one key: exp(−`uniform_entropy`).
     """
     if not {"offset_share", "class_share"} <= set(data):
         return None

@@ -52,12 +52,8 @@ RELATIONS = {
 def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
     """Return the cards of all heads of the model, and their roles over the corpus.
 
-    Args:
-        results: results of one model: an analysis, and probes where there are any.
-        trace: the trace of the page.
-
     Raises:
-        InputError: the results have other layers or heads than the trace.
+        InputError: the results have other layers or heads than the trace of the page.
     """
     listed = list(results) if isinstance(results, Iterable) else [results]
     for result in listed:

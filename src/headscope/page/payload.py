@@ -91,10 +91,7 @@ def effects_part(
 ) -> EffectsPart | None:
     """Return the effect of each head on the prediction, or on the text's vector.
 
-    Args:
-        effects: of this trace.
-        other: of the trace it is compared with, for the cosine similarity of the two.
-        buffers: what to store arrays in.
+    `other` has the effects of the trace it is compared with, for their cosine similarity.
     """
     if effects is None:
         return None
@@ -240,14 +237,10 @@ def trace_part(
     evidence: Evidence | None = None,
     other: Trace | None = None,
 ) -> EditedPart:
-    """One trace: tokens, attention, predictions and effects.
+    """One trace: tokens, attention, predictions and effects; queries, keys and values of `layers`.
 
-    Args:
-        trace: the trace.
-        layers: those whose queries, keys and values go along.
-        buffers: what to store arrays in.
-        evidence: from a corpus run, whose roles stand for those of this text.
-        other: the trace it is compared with.
+    Roles of the `evidence`, a corpus run, stand for those of this text. `other` is the trace that
+    it is compared with.
     """
     roles = {} if evidence is None else evidence.roles
     effects = None if other is None else other.effects

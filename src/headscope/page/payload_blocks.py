@@ -29,11 +29,7 @@ def head_statistics(
     attention that go to the `first` token, to `special` tokens, to the `previous`, `same`
     and `next` token, and `between` the two texts. Only the statistics that the block can
     have are there: no distance in cross attention, no `between` without a second text.
-
-    Args:
-        block: of a trace.
-        weights: its attention, `layer head query key`, with 0 for what is missing.
-        entropies: of the rows, `layer head query`.
+    `weights` are `layer head query key`, with 0 for what is missing; `entropies` those of rows.
     """
     n_queries, n_keys = weights.shape[2:]
     rows = weights.sum(axis=3)
@@ -127,14 +123,9 @@ def block_part(
     roles: xr.Dataset | None,
     buffers: Buffers,
 ) -> BlockPart:
-    """A block, its numbers in buffers.
+    """A block, its numbers in buffers, with queries, keys and values of `layers`.
 
-    Args:
-        block: of a trace.
-        stacks: the names of the trace's token sequences.
-        layers: those whose queries, keys and values go along.
-        roles: what the heads do over a corpus, beside what they do in this text.
-        buffers: what to store arrays in.
+    `roles` are those over a corpus, beside the roles in this text.
     """
     array = block.attention.transpose("layer", "head", "query", "key")
     weights = np.asarray(array.values)

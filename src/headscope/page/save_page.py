@@ -63,15 +63,9 @@ def html_page(
 ) -> str:
     """A page with a policy that allows this style and this script, and no network.
 
-    Args:
-        title: plain text.
-        style: CSS.
-        body: markup, with everything that is not ours escaped.
-        script: a module, which runs when all is read. It stands before the data, so that it
-            can say when a file was cut.
-        data: elements that hold what is shown; see `data_script`.
-        connect: the addresses that the script may ask, in the policy's words: `'self'`.
-        preview: what links to the page show.
+    `body` is markup, with everything that is not ours escaped. The script, a module, runs when all
+    is read; it stands before the data (see `data_script`) to say when a file was cut. `connect`
+    names the addresses that it may ask, in the policy's words: `'self'`.
     """
     policy = "; ".join(
         [
@@ -178,9 +172,7 @@ def make_page(
 def make_app(start: Mapping[str, object]) -> str:
     """The HTML of the lab, which asks the server it came from for traces.
 
-    Args:
-        start: `models`, `examples`, `text` and `limits`, as the front end's `entry/app.ts` wants
-            them.
+    `start` has `models`, `examples`, `text` and `limits`, as `web/src/entry/app.ts` reads them.
     """
     data = data_script("headscope-start", json.dumps(start, ensure_ascii=False))
     stage, script = _stage(WAITING), static_file("app.js")

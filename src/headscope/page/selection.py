@@ -34,10 +34,7 @@ class Look(NamedTuple):
 def first_look(block: Block, layer: int | None = None, head: int | None = None) -> Look:
     """Return the head with the strongest role that is not a sink, and the query that shows it most.
 
-    Args:
-        block: of a trace.
-        layer: only heads of this layer.
-        head: only heads of this number.
+    Only heads of this layer, or of this number, where they are given.
     """
     shares_of_roles = role_shares(block)
     allowed: np.ndarray = known_weights(block).sum((2, 3)) > 0
@@ -141,11 +138,9 @@ def make_selection(
 
 
 def make_step(traces: Sequence[Trace], step: Mapping[str, object] | str) -> str:
-    """The fragment of a selection in words: `{"layer": 3, "head": 0, "word": 8}`.
+    """The fragment of a selection in words: `{"layer": 3, "head": 0, "word": 8}`, names of `STEP`.
 
-    Args:
-        traces: what the page shows there; the first is what numbers are checked against.
-        step: names of `STEP` and their values; or a fragment, which stays as it is.
+    A fragment stays as it is. Numbers are checked against the first trace.
     """
     if isinstance(step, str):
         return step.removeprefix("#")

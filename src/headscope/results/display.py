@@ -44,18 +44,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class VariableDisplay:
-    """Display attributes of a variable.
-
-    Attributes:
-        title: heading.
-        short_title: heading of narrow columns.
-        units: units of the values.
-        format: Python format of numbers; `.1%` for shares.
-        equation: LaTeX, or an empty string.
-        paper: paper that defines it.
-        meaning: one sentence for a researcher.
-        order: position in lists.
-    """
+    """Display attributes of a variable; `meaning` is one sentence for a researcher."""
 
     title: str
     short_title: str

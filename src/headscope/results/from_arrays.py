@@ -96,11 +96,8 @@ def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.nda
 
     The first step holds the rows of the prompt, every later one the row of the last token. Keys
     after a row are 0 in it. A cache of a fixed length has columns for missing keys, which must be
-    0 and are cut off. A cache of a sliding window holds the last keys only, in its layers.
-
-    Args:
-        steps: step, layer, then `1 head query key`.
-        is_cross: the keys are another sequence, which does not grow.
+    0 and are cut off. A cache of a sliding window holds the last keys only, in its layers. In
+    cross-attention the keys do not grow.
     """
     layers = [[stacked_attention([layer]) for layer in step] for step in steps]
     shapes = {(len(step), layer.shape[1]) for step in layers for layer in step}

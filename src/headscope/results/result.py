@@ -368,11 +368,7 @@ class Result:
     ) -> list[Path]:
         """Write figures to files: by default all possible ones, in SVG, PDF and PNG.
 
-        Args:
-            folder: folder to write to; created if missing.
-            figures: names of figures.
-            formats: file formats of matplotlib.
-            exemplars: heads (layer, head) for `vb-exemplars`.
+        `exemplars` are heads (layer, head) for `vb-exemplars`.
         """
         from headscope.figures.papers import save_figures
 
@@ -386,14 +382,10 @@ class Result:
         heads: HeadMap | None = None,
         n_exemplars: int = 3,
     ) -> HeadCard:
-        """Return all measurements of one head.
+        """Return all measurements of one head, also of more results of the same model.
 
-        Args:
-            layer: layer, from 0.
-            head: head, from 0.
-            others: more results of the same model (`importance`, probes).
-            heads: map for the nearest heads; by default they come from `js`, if measured.
-            n_exemplars: number of highest weights to show.
+        `heads` is a map for the nearest heads; by default they come from `js`, if measured.
+        `n_exemplars` is the number of highest weights to show.
         """
         from headscope.heads.cards import make_card
 
@@ -481,15 +473,9 @@ class Result:
         title: str | None = None,
         pages: Mapping[str, str] | None = None,
     ) -> Path:
-        """Write a report: findings, figures and a card for every head in one HTML file.
+        """Write a report: findings, figures and a card for every head. See `headscope.report`.
 
-        See `headscope.report`.
-
-        Args:
-            path: file to write; it appears when complete.
-            others: more results, run folders or files of results, and trained probes.
-            title: title of the report; by default the names of the models.
-            pages: addresses of explorer pages by the model's name.
+        `others` are more results, run folders or files of results, and trained probes.
         """
         from headscope.reporting.report import report
 

@@ -284,11 +284,9 @@ class Trace:
         return Trace(blocks, words, {}, {**self.provenance, "unit": "word"}, media=self.media)
 
     def with_tokens(self, tokens: Mapping[str, Tokens], media: Media | None = None) -> Trace:
-        """Return the same attention over other token sequences of the same lengths.
+        """Return the same attention over other token sequences of the same lengths, by stack.
 
-        Args:
-            tokens: token sequences by stack; other stacks keep theirs.
-            media: images and recording of their media tokens.
+        Other stacks keep their tokens. `media` are the images and recording of media tokens.
         """
         stacks = {**self.stack_tokens, **tokens}
         blocks = {
@@ -537,11 +535,8 @@ class Trace:
         """Return the trace with the effect of each head on a prediction, as `trace.effects`.
 
         Each head is ablated alone (zero ablation). The effects hold the log-probabilities of the
-        ten top predictions, or the vector of the text of a plain encoder. The trace must come
-        from `model.trace`, not from a file.
-
-        Args:
-            position: position of the prediction; by default the last token or mask.
+        ten top predictions, or the vector of the text of a plain encoder. The position of the
+        prediction is by default the last token or mask. The trace must come from `model.trace`.
         """
         from headscope.causal.trace_effects import with_effects
 
@@ -559,14 +554,8 @@ class Trace:
         """Measure metrics of this one input, as `analyze` does for a corpus of one document.
 
         Works for a trace of a model and for `Trace.from_arrays`. One document has no intervals.
-
-        Args:
-            metrics: "all" for those that the annotations allow, names, or metrics.
-            document: annotated document that was traced, for tags and dependencies.
-            tagset: universal tags, or those of the language.
-            null_keys: keys of null attention.
-            over: `attention`, or `norm` for norm-weighted attention of a trace made with
-                `norms=True`.
+        `document` is the annotated document that was traced, for tags and dependencies. The other
+        options are those of `analyze`; `over="norm"` needs a trace made with `norms=True`.
         """
         from headscope.run.measure import measure
 

@@ -20,7 +20,7 @@ from headscope.batch import Axes, Batch
 from headscope.errors import InputError
 from headscope.metrics.core.contract import LayersMetric, Metric
 from headscope.metrics.core.labels import Labeler
-from headscope.model.encode import Encoded, Speller, encode_texts, joins_pairs, shifted_target
+from headscope.model.encode import Speller, encode_texts, joins_pairs, shifted_target
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.tracing import decoder_start
@@ -127,21 +127,15 @@ class Encoder:
         encoded = encode_texts(
             self._tokenizer, texts, pairs, max_length=self._max_tokens, speller=self._speller
         )
-        if self._has_decoder:
-            return self._with_targets(documents, encoded)
-        alone = []
-        for numbered, source in zip(documents, encoded, strict=True):
-            second, tokens = self._second(numbered[1]), source.tokens
-            if second is not None:
-                tokens = tokens.joined(numbered[1].text, second)
-            stacks = {"self": tokens}
-            alone.append(EncodedDocument(numbered, stacks, {**source.inputs}, source.n_cut))
-        return alone
-
-    def _with_targets(
-        self, documents: Sequence[Numbered], encoded: Sequence[Encoded]
-    ) -> list[EncodedDocument]:
-        """Add the decoder's input to the documents of an encoder-decoder."""
+        if not self._has_decoder:
+            alone = []
+            for numbered, source in zip(documents, encoded, strict=True):
+                second, tokens = self._second(numbered[1]), source.tokens
+                if second is not None:
+                    tokens = tokens.joined(numbered[1].text, second)
+                stacks = {"self": tokens}
+                alone.append(EncodedDocument(numbered, stacks, {**source.inputs}, source.n_cut))
+            return alone
         targets = encode_texts(
             self._tokenizer,
             [document.meta.get("target", document.text) for _, document in documents],
@@ -161,8 +155,9 @@ class Encoder:
     def _second(self, document: Document) -> int | None:
         """Return the start of a segment's second span, if the tokenizer separates pairs."""
         start = document.meta.get(SECOND)
-        is_split = start is not None and not self._has_decoder and self._joins_pairs
-        return int(start) if start is not None and is_split else None
+        if start is None or self._has_decoder or not self._joins_pairs:
+            return None
+        return int(start)
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         """Yield batches of documents with similar lengths, longest first: later batches then fit
@@ -177,7 +172,8 @@ class Encoder:
             least, best = costs[-1] + lengths[end - 1] + PER_BATCH, end - 1
             for start in range(end - 2, -1, -1):
                 n, length = end - start, lengths[start]
-                if not self._fits(n, length):
+                is_small = n * length**2 * self._n_heads <= self._max_weights
+                if not is_small or n * length > self.settings.batch_tokens:
                     break
                 cost = costs[start] + n * length + PER_BATCH
                 if cost < least:
@@ -189,11 +185,6 @@ class Encoder:
             ends.append(starts[ends[-1]])
         for start, end in itertools.pairwise(reversed(ends)):
             yield row[start:end]
-
-    def _fits(self, n: int, length: int) -> bool:
-        """May a batch have n documents, the longest of this length?"""
-        is_small = n * length**2 * self._n_heads <= self._max_weights
-        return is_small and n * length <= self.settings.batch_tokens
 
     def batch(self, documents: Sequence[EncodedDocument]) -> tuple[dict[str, Tensor], Batch]:
         """Return model inputs, padded at the right, and the batch for metrics."""
@@ -290,13 +281,7 @@ def special_names(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     """Return the special tokens that a tokenizer adds to texts, in order."""
     texts = ("a", "a") if joins_pairs(tokenizer) else ("a",)
     encoding = tokenizer(*texts, return_special_tokens_mask=True)
-    ids = [
-        token
-        for token, is_special in zip(
-            encoding["input_ids"], encoding["special_tokens_mask"], strict=True
-        )
-        if is_special
-    ]
+    ids = list(itertools.compress(encoding["input_ids"], encoding["special_tokens_mask"]))
     return tuple(dict.fromkeys(tokenizer.convert_ids_to_tokens(ids)))
 
 

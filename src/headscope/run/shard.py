@@ -84,7 +84,13 @@ def question(
         is_text = torch.from_numpy(main.mask & ~main.special)
         return dict(inputs), target_labels(model, inputs, is_text, target)
     if objective == "masked":
-        return _masked(model, inputs, batch, seed)
+        text = batch.stacks["self"]
+        chosen = [
+            choose_masked(np.flatnonzero(row).tolist(), [seed, int(key * 2**53)])
+            for row, key in zip(text.mask & ~text.special, batch.keys, strict=True)
+        ]
+        ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
+        return {**inputs, "input_ids": ids}, labels
     stack, name = {
         "causal": ("self", "input_ids"),
         "seq2seq": ("decoder", "decoder_input_ids"),
@@ -94,21 +100,6 @@ def question(
     labels = torch.full_like(ids, NOTHING)
     labels[:, :-1] = torch.where(mask[:, 1:], ids[:, 1:], NOTHING)
     return dict(inputs), labels
-
-
-def _masked(
-    model: Model, inputs: Mapping[str, Tensor], batch: Batch, seed: int
-) -> tuple[dict[str, Tensor], Tensor]:
-    stack = batch.stacks["self"]
-    chosen = [
-        choose_masked(
-            np.flatnonzero(stack.mask[row] & ~stack.special[row]).tolist(),
-            [seed, int(batch.keys[row] * 2**53)],
-        )
-        for row in range(len(batch))
-    ]
-    ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
-    return {**inputs, "input_ids": ids}, labels
 
 
 MAX_KEPT = 192 << 20
@@ -217,8 +208,12 @@ def measure_shard(
     report = ShardReport()
     accumulator = Accumulator(plan.metrics, model.info.n_layers)
     encoded = []
-    for document in _encoded(encoder, plan, shard, report):
-        if document.numbered[0] in excluded:
+    for document in encoder.encode(shard.documents):
+        if all(all(tokens.special) for tokens in document.stacks.values()):
+            _fail(report, document, "it has no token of its own")
+        elif plan.reads_gradients and not can_ask(model, document):
+            _fail(report, document, "one token has no next token to predict")
+        elif document.numbered[0] in excluded:
             _fail(report, document, "worker processes died measuring it alone")
         else:
             encoded.append(document)
@@ -266,19 +261,6 @@ def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
         sum(document.length for document in documents),
         sum(len(document.numbered[1].text) for document in documents),
     )
-
-
-def _encoded(
-    encoder: Encoder, plan: Plan, shard: Shard, report: ShardReport
-) -> Iterator[EncodedDocument]:
-    """Tokenize the shard's documents; those with only special tokens fail."""
-    for document in encoder.encode(shard.documents):
-        if all(all(tokens.special) for tokens in document.stacks.values()):
-            _fail(report, document, "it has no token of its own")
-        elif plan.reads_gradients and not can_ask(encoder.model, document):
-            _fail(report, document, "one token has no next token to predict")
-        else:
-            yield document
 
 
 def _run(
