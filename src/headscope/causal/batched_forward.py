@@ -124,11 +124,7 @@ def replayed(
     with ExitStack() as stack:
         for number, module in layers.items():
             if number < before and number in kept:
-
-                def replay(*_: object, number: int = number, **__: object) -> object:
-                    return kept[number]
-
-                _override(stack, module, replay)
+                _override(stack, module, _replay(kept[number], 1))
         yield
 
 
@@ -231,11 +227,15 @@ class BatchedAblation:
         n_rows = len(sets) + 1
         firsts = [min(layer for layer, _ in heads) for heads in sets]
         tap = Attachment(edits=_edits(sets, make_edit, first_row=1), returns_weights=False)
-        with (
-            torch.inference_mode(),
-            self.model.attached(tap),
-            self._shortened(firsts, base.kept, n_rows),
-        ):
+        with torch.inference_mode(), self.model.attached(tap), ExitStack() as stack:
+            for number, module in self._layers.items():  # compute only the edited rows of each
+                active = 1 + sum(first <= number for first in firsts)
+                if number not in base.kept:
+                    continue
+                if number < firsts[0]:
+                    _override(stack, module, _replay(base.kept[number], n_rows))
+                elif self._cuts_rows and active < n_rows:
+                    _override(stack, module, _cut_rows(module, active, n_rows))
             outputs, logits = self.text.run(n_rows)
             values = base.readout.read(outputs, logits).double().cpu().numpy()
         apart = np.abs(values[0] - base.value)
@@ -247,23 +247,6 @@ class BatchedAblation:
                 "heads cannot be compared in one batch."
             )
         return np.asarray(values[1:])
-
-    @contextmanager
-    def _shortened(
-        self, firsts: Sequence[int], kept: Mapping[int, object], n_rows: int
-    ) -> Iterator[None]:
-        """Compute only the edited rows of each layer during the block."""
-        with ExitStack() as stack:
-            for number, module in self._layers.items():
-                if number not in kept:
-                    continue
-                if number < firsts[0]:
-                    _override(stack, module, _replay(kept[number], n_rows))
-                elif self._cuts_rows:
-                    active = 1 + sum(first <= number for first in firsts)
-                    if active < n_rows:
-                        _override(stack, module, _cut_rows(module, active, n_rows))
-            yield
 
 
 def _edits(sets: Sequence[HeadSet], make_edit: MakeEdit, *, first_row: int) -> tuple[Edit, ...]:

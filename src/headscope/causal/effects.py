@@ -317,7 +317,22 @@ class _EffectRun:
         has_answers = not callable(target) and self.model.info.objective is not None
         index = find_position(self.model, stacks, self.position) if has_answers else None
         text_pass = ForwardPass(self.model, inputs, index)
-        make = partial(self._readout, index, target, foil)
+
+        def make(outputs: ModelOutput, logits: Tensor | None) -> Readout:
+            if callable(target):
+                return CustomScalar(target)
+            if self.model.info.objective is None:
+                if target is not None or foil not in (None, False):
+                    self.model.require_objective(f"target={target!r}")
+                if "last_hidden_state" not in outputs:
+                    raise MissingObjective(
+                        f"{self.model.info.architecture} returns neither logits nor hidden states. "
+                        "Give a function of its output: target=lambda output: …."
+                    )
+                return CosineShift(pooled(outputs, self.pooling).clone(), self.pooling)
+            assert logits is not None
+            return find_answers(self.model, logits[0].float(), target, foil, self.measure, index)
+
         if self.method == "gradient":
             readout, value, values = estimate_effects(text_pass, make, self.sets, self.replacement)
             advance(len(self.sets))
@@ -355,28 +370,6 @@ class _EffectRun:
         for name in unused:
             if options[name] is not None:
                 raise InputError(f"{name}={options[name]!r} is not used: {reason}. Omit it.")
-
-    def _readout(
-        self,
-        index: int | None,
-        target: AnswerArgument,
-        foil: FoilArgument,
-        outputs: ModelOutput,
-        logits: Tensor | None,
-    ) -> Readout:
-        if callable(target):
-            return CustomScalar(target)
-        if self.model.info.objective is None:
-            if target is not None or foil not in (None, False):
-                self.model.require_objective(f"target={target!r}")
-            if "last_hidden_state" not in outputs:
-                raise MissingObjective(
-                    f"{self.model.info.architecture} returns neither logits nor hidden states. "
-                    "Give a function of its output: target=lambda output: …."
-                )
-            return CosineShift(pooled(outputs, self.pooling).clone(), self.pooling)
-        assert logits is not None
-        return find_answers(self.model, logits[0].float(), target, foil, self.measure, index)
 
 
 def read_text(

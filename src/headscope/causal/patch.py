@@ -98,7 +98,9 @@ def patch(
     gaps = np.array([pair.gap for pair in prepared])
     if not np.abs(gaps).sum() > 0:
         raise InputError("The two texts of every pair give the same logits: there is no gap.")
-    estimates = np.stack([pair.estimates(sets) for pair in prepared])
+    estimates = np.array(
+        [[pair.estimates[layer][head] for ((layer, head),) in sets] for pair in prepared]
+    )
     estimate = ratio_jackknife(_signed(estimates, gaps), np.abs(gaps)[:, None])
     n = len(sets) if exact == "all" else min(whole_number("exact", exact), len(sets))
     top = np.argsort(-np.abs(estimate.value), kind="stable")[:n]
@@ -148,23 +150,15 @@ def _signed(changes: np.ndarray, gaps: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Pair of texts, with head outputs and gradients."""
+    """Pair of texts, with head outputs of the second and first-order estimates."""
 
     ablation: BatchedAblation
     answer: LogitDifference
     gap: float
-    mine: dict[int, Tensor]
     theirs: dict[int, Tensor]
-    gradients: dict[int, Tensor]
+    estimates: dict[int, list[float]]
+    """By layer, `head`: Σ (z′ − z)·∂m/∂z."""
     block: BlockName
-
-    def estimates(self, sets: Sequence[HeadSet]) -> np.ndarray:
-        """Return `head`: Σ (z′ − z)·∂m/∂z."""
-        by_layer = {
-            layer: ((self.theirs[layer] - z) * self.gradients[layer]).sum((-1, -2)).double().cpu()
-            for layer, z in self.mine.items()
-        }
-        return np.array([float(by_layer[layer][head]) for ((layer, head),) in sets])
 
     def exact(self, sets: Sequence[HeadSet], advance: Callable[[int], None]) -> np.ndarray:
         """Return `head`: m with the other text's output of a head − m."""
@@ -224,7 +218,11 @@ def _prepare(
     answer, value, mine, gradients = output_gradients(first, make, block)
     assert isinstance(answer, LogitDifference)
     gap = value - float(answer.read(ModelOutput(), other_logits[None])[0])
-    return _Pair(BatchedAblation(first, block), answer, gap, mine, theirs, gradients, block)
+    estimates = {
+        layer: ((theirs[layer] - z) * gradients[layer]).sum((-1, -2)).double().tolist()
+        for layer, z in mine.items()
+    }
+    return _Pair(BatchedAblation(first, block), answer, gap, theirs, estimates, block)
 
 
 def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Tensor]:

@@ -238,9 +238,8 @@ class RankedVariable:
 class RankedTable:
     """All numbers that a model's results have for all heads, ranked once.
 
-    Args:
-        results: results of one model. If several measured a variable, the first counts.
-        block: the attention block that cards are about; by default the main one of each result.
+    If several results measured a variable, the first counts. Cards are about one attention block,
+    by default the main one of each result.
     """
 
     def __init__(self, results: Sequence[Result], block: str | None = None) -> None:

@@ -347,16 +347,10 @@ _PLURAL = {"pronoun": "pronouns", "proper": "names", "nominal": "nouns"}
 def name_heads(
     result: Result, thresholds: RoleThresholds | None = None, probes: Probes | None = None
 ) -> xr.DataArray:
-    """Return one name for each head over a corpus, `layer head`.
+    """Return one name for each head over a corpus, `layer head`; the result needs `SURFACE`.
 
     A name that a probe gives comes first, because it is more specific; then the name of the role,
-    or `NO_ROLE`.
-
-    Args:
-        result: a result with `offset_share`, `class_share`, `row_entropy`, `uniform_entropy`.
-        thresholds: minimum values for a role.
-        probes: results of `probe_dependencies` and `probe_coreference`, whose best heads are named
-            after what they find; or names: `{(7, 9): "direct object"}`.
+    or `NO_ROLE`. See `headscope.map_heads` for `probes`.
     """
     missing = [name for name in SURFACE if name not in result]
     roles = None if missing else corpus_roles(result.dataset, thresholds or DEFAULT)
@@ -399,11 +393,6 @@ def best_at(
     `margin` above the fixed-offset baseline: `obj`, or `obj (from its parent)` where parents attend
     to their dependents. After coreference it is named `coreference of pronouns` and so on, if it is
     `margin` above the rule that takes the nearest mention with the same head word.
-
-    Args:
-        result: a result of `probe_dependencies` or `probe_coreference`.
-        margin: minimum difference to the baseline.
-        block: another attention of the model: `decoder`.
     """
     table = probe_table(result, block=block)
     names: dict[tuple[int, int], list[str]] = {}

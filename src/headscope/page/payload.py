@@ -132,12 +132,7 @@ Step = tuple[str, Mapping[str, object] | str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Cards and roles of a model's heads over a corpus, ready for the page.
-
-    Attributes:
-        part: as the header has it: `about`, and `cards` by head.
-        roles: what the heads of each block do over the corpus.
-    """
+    """Cards of a model's heads over a corpus, and the roles of the heads of each block."""
 
     part: EvidencePart
     roles: Mapping[str, xr.Dataset] = field(default_factory=dict)
@@ -145,18 +140,10 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Contents of a page besides its traces, and where it opens.
+    """Contents of a page besides its traces, and where it opens. See `save_page`.
 
-    Attributes:
-        titles: what to call each trace; its text, or what was changed, by default.
-        examples: which traces stand together, as A and B; all of them by default.
-        selection: where to open, as a URL fragment; the most telling head by default.
-        story: captions and selections.
-        neurons: whether queries, keys and values go along, or the layers whose do; by default
-            those of the opening head and of the story.
-        evidence: from a corpus run.
-        report: the address of a report on the model, which cards link to.
-        place: where the page will run, which decides what it may ask.
+    `examples` are the numbers of traces that stand together, as A and B; all of them by default.
+    `place` is where the page will run, which decides what it may ask.
     """
 
     titles: Sequence[str] | None = None
@@ -170,12 +157,7 @@ class Contents:
 
 
 def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> Payload:
-    """The payload of one trace, of two to compare, or of several examples.
-
-    Raises:
-        InputError: examples that are not one trace or two, a layer that is not there, or
-            weights that are not attention.
-    """
+    """The payload of one trace, of two to compare, or of several examples."""
     contents = contents or Contents()
     titles = contents.titles
     if titles is not None and len(titles) != len(traces):

@@ -39,10 +39,7 @@ class Replies:
         self.traces = list(traces)
 
     def reply(self, kind: str, request: Request) -> Reply:
-        """The answer to a request; `error` where there is none.
-
-        Unexpected errors are raised.
-        """
+        """The answer to a request; `error` where there is none. Unexpected errors are raised."""
         try:
             if kind not in KINDS:
                 raise UnknownName.of("request", kind, KINDS)
@@ -156,7 +153,7 @@ class LiveReplies(Replies):
 
     def score(self, request: Request) -> Reply:
         """Explain one score as a sum over the terms of the residual stream."""
-        from headscope.causal.explain_score import ScorePosition, explain_place
+        from headscope.causal.explain_score import explain_place
 
         trace = self.trace(request)
         block = self.block(request)
@@ -166,8 +163,8 @@ class LiveReplies(Replies):
         head = whole(request, "head", block.attention.sizes["head"])
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = trace.require_origin("score")
-        place = ScorePosition(layer, head, query, key)
-        explained = explain_place(origin.model, trace.stack_tokens, origin.inputs, place)
+        tokens, inputs = trace.stack_tokens, origin.inputs
+        explained = explain_place(origin.model, tokens, inputs, layer, head, query, key)
         names, query_side, key_side = (
             explained.data[name].values.tolist() for name in ("part", "query_side", "key_side")
         )

@@ -12,7 +12,6 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -29,26 +28,18 @@ from headscope.results.result import Result
 from headscope.results.trace import Trace
 
 
-@dataclass(frozen=True)
-class Preview:
-    """Preview of a link to a page: a sentence and a PNG picture."""
-
-    sentence: str
-    picture: bytes
-
-    def tags(self, title: str) -> str:
-        """The elements of the head."""
-        picture = f"data:image/png;base64,{base64.b64encode(self.picture).decode('ascii')}"
-        named = {
-            "og:type": "website",
-            "og:title": title,
-            "og:description": self.sentence,
-            "og:image": picture,
-        }
-        return "\n".join(
-            f'<meta property="{name}" content="{html.escape(content)}">'
-            for name, content in named.items()
-        )
+def preview_tags(title: str, sentence: str, picture: bytes) -> str:
+    """Elements of the head for previews of links to a page: a sentence and a PNG picture."""
+    named = {
+        "og:type": "website",
+        "og:title": title,
+        "og:description": sentence,
+        "og:image": f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}",
+    }
+    return "".join(
+        f'\n<meta property="{name}" content="{html.escape(content)}">'
+        for name, content in named.items()
+    )
 
 
 def html_page(
@@ -59,7 +50,7 @@ def html_page(
     data: str,
     *,
     connect: str = "",
-    preview: Preview | None = None,
+    preview: str = "",
 ) -> str:
     """A page with a policy that allows this style and this script, and no network.
 
@@ -78,7 +69,6 @@ def html_page(
             "form-action 'none'",
         ]
     )
-    tags = "" if preview is None else f"\n{preview.tags(title)}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -86,7 +76,7 @@ def html_page(
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="headscope">
-<title>{html.escape(title)}</title>{tags}
+<title>{html.escape(title)}</title>{preview}
 <link rel="icon" href="data:,">
 <style>{style}</style>
 </head>
@@ -152,7 +142,7 @@ def make_page(
     script: str = "page.js",
     style: str = STYLE,
     waiting: str = WAITING,
-    preview: Preview | None = None,
+    preview: str = "",
 ) -> str:
     """The HTML of a page that shows `payload`, the explorer's or (by its script) another's.
 
@@ -242,8 +232,9 @@ def page_of(payload: Payload, trace: Trace) -> str:
     short = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1].rstrip() + "…"
     n_layers, n_heads = trace.attention.shape[:2]
     said = f"What {n_layers} × {n_heads} attention heads of {payload.header['traces'][0]['model']} "
-    preview = Preview(said + f"do with “{text[:200]}”", sheet_of(trace))
-    return make_page(payload, title=f"{short} · headscope", preview=preview)
+    title = f"{short} · headscope"
+    preview = preview_tags(title, said + f"do with “{text[:200]}”", sheet_of(trace))
+    return make_page(payload, title=title, preview=preview)
 
 
 def need_trace(given: object) -> Trace:

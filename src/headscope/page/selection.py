@@ -119,12 +119,7 @@ def make_selection(
     queries: int | Sequence[int] | None = None,
     theme: str = "auto",
 ) -> str:
-    """The fragment for these options, after a check that the trace has what they name.
-
-    Raises:
-        UnknownName: no such view, theme or block.
-        InputError: no such layer, head or token.
-    """
+    """The fragment for these options; raise UnknownName or InputError if the trace lacks a part."""
     for what, name, known in (("view", view, VIEWS), ("theme", theme, THEMES)):
         if name not in known:
             raise UnknownName.of(what, name, known)

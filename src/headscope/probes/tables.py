@@ -164,10 +164,6 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
 
     The row `all` comes first, then the rows by gain over their baseline. Relations with too few
     cases, and relations that no head ever finds (`root`), are omitted.
-
-    Args:
-        result: result of `probe_dependencies` or `probe_coreference`.
-        block: another attention block of the model, such as `decoder`.
     """
     name = block or next(iter(result.blocks))
     data = result.block(name)

@@ -103,12 +103,9 @@ def attachment(
 ) -> xr.Dataset:
     """Return `uas` and `right_branching` with intervals.
 
-    Args:
-        right: `sentence decoding punctuation`, words with the correct parent.
-        baseline: `sentence punctuation`, the same for right-branching.
-        counts: `sentence punctuation`, words that count.
-        texts: source text of each sentence. Intervals are over texts, because sentences of one
-            text are not independent.
+    Over `sentence decoding punctuation`: `right`, words with the correct parent; over `sentence
+    punctuation`: `baseline`, the same for right-branching, and `counts`, words that count.
+    Intervals are over source texts, because sentences of one text are not independent.
     """
     names, text_of = np.unique(np.asarray(texts), return_inverse=True)
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
@@ -255,11 +252,19 @@ def train_probe(
         model = randomized(model, seed) if control else model
         reader = AttentionReader(model, max_tokens=max_tokens, over=over)
         surveyed = {name: reader.survey(bank.documents) for name, bank in treebanks.items()}
+    sources: dict[str, AttentionSource | None] = dict.fromkeys(treebanks)
     with _timed(seconds, "attention"):
-        sources = {
-            name: _source(kind, reader, bank, surveyed[name], cache, progress)
-            for name, bank in treebanks.items()
-        }
+        for name, bank in treebanks.items():
+            if kind == "distance+words":
+                continue
+            if cache is False:
+                sources[name] = Streamed(reader, bank)
+                continue
+            folder = None if cache is True else Path(cache)
+            with closing(Meter(len(bank), shown=progress)) as meter:
+                sources[name] = open_store(
+                    reader, bank, surveyed[name], folder, say=meter.say, advance=meter.advance
+                )
     examples = {
         name: _examples(bank, surveyed[name], words, sources[name])
         for name, bank in treebanks.items()
@@ -319,23 +324,6 @@ def train_probe(
         coords={"epoch": np.arange(1, len(log) + 1)},
     )
     return Probe(kind, _parameters(scorer, inputs), scores, epochs_log, provenance)
-
-
-def _source(
-    kind: Kind,
-    reader: AttentionReader,
-    treebank: Treebank,
-    surveyed: Surveyed,
-    cache: str | Path | bool,
-    progress: bool | None,
-) -> AttentionSource | None:
-    if kind == "distance+words":
-        return None
-    if cache is False:
-        return Streamed(reader, treebank)
-    folder = None if cache is True else Path(cache)
-    with closing(Meter(len(treebank), shown=progress)) as meter:
-        return open_store(reader, treebank, surveyed, folder, say=meter.say, advance=meter.advance)
 
 
 def _examples(

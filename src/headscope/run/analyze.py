@@ -88,45 +88,35 @@ def analyze(
         warm_up(corpus, execution.workers)
     try:
         model = model if isinstance(model, Model) else load(model)
-        return _analyze(model, corpus, metrics, execution, options)
+        with phase(f"checking {model.name}", execution.progress):
+            limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
+        settings = settings_of(options, limit)
+        metrics = list_metrics(metrics)
+        facts = facts_of(metrics)
+        corpus = as_corpus(corpus)
+        with phase(f"reading {corpus.name}", execution.progress):
+            corpus = hold_documents(corpus)
+            surveyed = survey(corpus, settings, facts)
+        with phase("planning", execution.progress):
+            plan = make_plan(model, surveyed, metrics, settings)
+            _ = plan.hash  # computed once: each checkpoint names it
+        job = _Job(model, corpus, surveyed, plan, execution)
+        if execution.out is None:
+            with tempfile.TemporaryDirectory(prefix="headscope-") as temporary:
+                return job.run(Path(temporary))
+        folder = execution.out
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            check_plan(folder, plan, resume=execution.resume)
+            result = finished(folder, plan)
+            if result is None:
+                result = job.run(folder)
+                with phase(f"writing {folder / RESULT_FILE}", execution.progress):
+                    result.save(folder / RESULT_FILE)
+            remove_checkpoints(folder, plan)
+        return result
     finally:
         stop_server()
-
-
-def _analyze(
-    model: Model,
-    source: Corpus | Readable,
-    metrics: str | Metric | Iterable[str | Metric],
-    execution: Execution,
-    options: RunOptions,
-) -> Result:
-    with phase(f"checking {model.name}", execution.progress):
-        limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
-    settings = settings_of(options, limit)
-    metrics = list_metrics(metrics)
-    facts = facts_of(metrics)
-    corpus = as_corpus(source)
-    with phase(f"reading {corpus.name}", execution.progress):
-        corpus = hold_documents(corpus)
-        surveyed = survey(corpus, settings, facts)
-    with phase("planning", execution.progress):
-        plan = make_plan(model, surveyed, metrics, settings)
-        _ = plan.hash  # computed once: each checkpoint names it
-    job = _Job(model, corpus, surveyed, plan, execution)
-    if execution.out is None:
-        with tempfile.TemporaryDirectory(prefix="headscope-") as temporary:
-            return job.run(Path(temporary))
-    folder = execution.out
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        check_plan(folder, plan, resume=execution.resume)
-        result = finished(folder, plan)
-        if result is None:
-            result = job.run(folder)
-            with phase(f"writing {folder / RESULT_FILE}", execution.progress):
-                result.save(folder / RESULT_FILE)
-        remove_checkpoints(folder, plan)
-    return result
 
 
 def make_plan(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from headscope.model.model import Model
 from headscope.model.tracing import decoder_start
 from headscope.run.options import Settings
 from headscope.run.plan import Numbered, Plan, document_key, group_of
-from headscope.text.corpus import Corpus
+from headscope.text.corpus import Corpus, DerivedSource
 from headscope.text.document import Document, Span, Unit
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
@@ -306,26 +307,17 @@ def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[S
     return offsets
 
 
-@dataclass(frozen=True)
-class _SegmentSource:
-    """Segments of a corpus's documents, as a source of documents."""
-
-    corpus: Corpus
-    tokenizer: PreTrainedTokenizerBase = field(repr=False, compare=False)
-    max_tokens: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.corpus.name}, segments of {self.max_tokens} tokens"
-
-    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """Yield a document for each segment, for any unit."""
-        added = self.tokenizer.num_special_tokens_to_add
-        special = int(added(pair=joins_pairs(self.tokenizer)))
-        for segment in segments(
-            self.corpus.read(report), offsets_by(self.tokenizer), self.max_tokens, special=special
-        ):
-            yield segment.joined()
+def _segments(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int,
+    unit: Unit,
+    report: ReadLog,
+) -> Iterator[Document]:
+    """Yield a document for each segment, for any unit."""
+    special = int(tokenizer.num_special_tokens_to_add(pair=joins_pairs(tokenizer)))
+    cut = segments(corpus.read(report), offsets_by(tokenizer), max_tokens, special=special)
+    return (segment.joined() for segment in cut)
 
 
 def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int = 128) -> Corpus:
@@ -344,5 +336,6 @@ def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int 
     whole_number("max_tokens", max_tokens)
     corpus = as_corpus(corpus, "document")
     tokenizer = as_model(model).require_tokenizer()
-    source = _SegmentSource(corpus, tokenizer, max_tokens)
+    cut = partial(_segments, corpus, tokenizer, max_tokens)
+    source = DerivedSource(f"{corpus.name}, segments of {max_tokens} tokens", cut)
     return Corpus(source, on_error=corpus.on_error, given_as="segment")

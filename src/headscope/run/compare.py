@@ -73,7 +73,10 @@ def compare(left: Result, right: Result) -> xr.Dataset:
                 name, a, mine.jackknife, theirs[name].jackknife, is_paired=is_paired
             )
         if {*HEADS} <= {*mine.array.dims}:
-            averages = [_averaged(side[name]) for side in (ours, theirs)]
+            averages = []
+            for side in (ours[name], theirs[name]):
+                heads = tuple(side.array.dims.index(dim) for dim in HEADS)
+                averages.append(Labeled(side.array.mean(HEADS), side.jackknife.mean(heads)))
             a, b = xr.align(*(side.array for side in averages), join="inner")
             if averages[0].array.sizes == averages[1].array.sizes == a.sizes:
                 difference = difference_of(*(side.jackknife for side in averages))
@@ -172,11 +175,6 @@ def labeled_jackknives(
                 coords = {d: list(labels[d]) for d in map(str, data[name].dims) if d in labels}
                 labeled[name] = Labeled(data[name].sel(coords), jackknife[name])
     return labeled
-
-
-def _averaged(labeled: Labeled) -> Labeled:
-    heads = tuple(labeled.array.dims.index(dim) for dim in HEADS)
-    return Labeled(labeled.array.mean(HEADS), labeled.jackknife.mean(heads))
 
 
 def _dense(jackknife: Jackknife, n: int) -> Jackknife:

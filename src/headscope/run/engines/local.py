@@ -153,7 +153,18 @@ class _Pool:
                     self._hear(worker)
                 self._store.merge()
         finally:
-            self._stop()
+            for worker in self._workers:
+                if worker.task is None and worker.is_ready:
+                    with contextlib.suppress(OSError):
+                        worker.pipe.send(None)
+                else:
+                    worker.process.terminate()
+            for worker in self._workers:
+                worker.process.join(5)
+                if worker.process.is_alive():
+                    worker.process.kill()
+                    worker.process.join()
+                worker.pipe.close()
 
     def _start(self) -> _Worker:
         ours, theirs = Pipe()
@@ -196,18 +207,16 @@ class _Pool:
             is_silent = time.monotonic() - worker.last_message >= SILENCE
             if is_silent and worker not in ready and (worker.task or not worker.is_ready):
                 worker.last_message = time.monotonic()
-                self._report(worker)
+                pid = worker.process.pid
+                hint = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
+                if is_stopped(pid):
+                    hint = f"It is stopped: `kill -CONT {pid}` resumes it, `kill -KILL {pid}` "
+                    hint += "replaces it"
+                doing = (
+                    f"at documents {worker.documents}" if worker.task else "while it was starting"
+                )
+                warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
         return ready
-
-    def _report(self, worker: _Worker) -> None:
-        """Warn of a worker without messages; it may be stopped, or slow."""
-        pid = worker.process.pid
-        if is_stopped(pid):
-            hint = f"It is stopped: `kill -CONT {pid}` resumes it, `kill -KILL {pid}` replaces it"
-        else:
-            hint = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
-        doing = f"at documents {worker.documents}" if worker.task else "while it was starting"
-        warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
 
     def _hear(self, worker: _Worker) -> None:
         worker.last_message = time.monotonic()
@@ -288,20 +297,6 @@ class _Pool:
         self._meter.forget(worker)
         worker.pipe.close()
         self._workers[self._workers.index(worker)] = self._start()
-
-    def _stop(self) -> None:
-        for worker in self._workers:
-            if worker.task is None and worker.is_ready:
-                with contextlib.suppress(OSError):
-                    worker.pipe.send(None)
-            else:
-                worker.process.terminate()
-        for worker in self._workers:
-            worker.process.join(5)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
-            worker.pipe.close()
 
 
 def run_workers(
