@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile
 # The lock files name everything that comes, so pip looks for nothing else and checks each hash.
 LOCKED := $(PIP) --require-hashes --no-deps
 WORKERS ?= 2
-PYTHON_FILES := src tests benchmarks studies publishing hatch_build.py web/generate_types.py docs/claims.py docs/generate.py docs/licenses.py \
+PYTHON_FILES := src tests benchmarks studies examples publishing hatch_build.py web/generate_types.py docs/claims.py docs/generate.py docs/licenses.py \
 	docs/metric_tables.py docs/pictures.py requirements/lock.py
 
 .PHONY: setup lock demo test test-long families check format web bench peers docs study dist \
@@ -34,7 +34,7 @@ lock: setup ## renew requirements/*.txt after a change of pyproject.toml (UPGRAD
 	$(BIN)/python requirements/lock.py $(UPGRADE)
 
 demo: .venv/.demo ## run the main job on the packaged models and say where to look
-	$(BIN)/headscope demo -o demo
+	$(BIN)/python examples/demo.py -o demo
 
 test: setup check ## everything that must pass
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"

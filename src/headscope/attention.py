@@ -84,6 +84,11 @@ class Attention:
     gradients: Tensor | None = None
     """`batch head query key`: ∂L/∂a of each document's loss; only after a backward pass."""
 
+    def in_float32(self) -> Attention:
+        """Return float16 and bfloat16 weights as float32: sums of distances overflow."""
+        weights = self.weights
+        return replace(self, weights=weights if weights.element_size() >= 4 else weights.float())
+
     def without_vectors(self) -> Attention:
         """Return the weights alone, for callers that keep several layers."""
         return replace(

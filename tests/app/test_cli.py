@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer
+from examples import demo
 
 from headscope.app.cli import main as cli
 from headscope.app.cli.main import main
@@ -146,24 +147,22 @@ def test_demo_ends_on_one_page(
         return whole("document").sample(1).by(unit)
 
     monkeypatch.setattr(hs, "demo_corpus", part)
-    monkeypatch.setattr("headscope.app.cli.demo.MIN_RELATION_WORDS", 1)
-    monkeypatch.setattr("headscope.app.cli.demo.N_SEGMENTS", 2)
+    monkeypatch.setattr(demo, "MIN_RELATION_WORDS", 1)
+    monkeypatch.setattr(demo, "N_SEGMENTS", 2)
     folder = tmp_path / "deep" / "demo"
-    assert run("demo", "-o", str(folder), "--workers", "1", "--quiet", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["report"] == str(folder / "report.html")
-    for page in [answer["report"], *answer["stories"]]:
-        assert Path(page).stat().st_size > 100_000
-    index = Path(answer["page"]).read_text(encoding="utf-8")
+    said = demo.demo(folder, workers=1, quiet=True).splitlines()
+    assert len(said) == 3
+    assert said[0].startswith(f"Open {folder / 'index.html'} in a browser")
+    for page in ("report.html", "minilm.html", "smollm2.html"):
+        assert (folder / page).stat().st_size > 100_000
+    index = (folder / "index.html").read_text(encoding="utf-8")
     linked = re.findall(r'(?:href|src)="([^"]+)"', index)
     assert set(linked) == {"report.html", "minilm.html", "smollm2.html"}
     models = {hs.open(file).model for file in folder.glob("*/*/result.nc")}
     assert len(models) == 2
     before = (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns
-    assert run("demo", "-o", str(folder), "--workers", "1", "--quiet") == 0
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 3
-    assert said[0].startswith(f"Open {folder / 'index.html'} in a browser")
+    assert demo.demo(folder, workers=1, quiet=True).splitlines() == said
+    assert capsys.readouterr().err == ""
     assert (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns == before
 
 
@@ -298,7 +297,7 @@ def test_verbs_are_alike(verb: tuple[str, ...]) -> None:
     assert {"as_json", "quiet", "debug"} <= set(options)
     for name, opts in options.items():
         assert opts == MEANT.get(name, opts), f"{name} is {opts}"
-    assert ("engine" in options) == ("resume" in options and "demo" not in verb)
+    assert ("engine" in options) == ("resume" in options)
     assert command.help
     assert all(option.help for option in command.params)
     assert command.epilog.startswith(f"Example: headscope {' '.join(verb)}")

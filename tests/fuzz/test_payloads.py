@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from headscope.errors import HeadscopeError
-from headscope.page.codec import decode
 from headscope.page.payload import Contents, make_payload
 from headscope.page.save_page import make_page, save_page
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
 from tests.fuzz.hostile import fuzz, quick, texts
+from tests.page.decoding import decode
 
 WEIGHTS = st.one_of(
     st.floats(0, 1, width=32),

@@ -135,7 +135,6 @@ def golden_payload() -> dict[str, Any]:
             ("It rests.", {"layer": 0, "head": 0, "word": 2}),
             ("Two cats.", {"example": 1, "tab": "matrix"}),
         ],
-        hidden=True,
         evidence=Evidence(
             {
                 "about": "demo, 40 documents",

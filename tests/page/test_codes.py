@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from headscope.page.codec import LAST_CODE, MISSING_CODE, MISSING_VALUE, decode, encode, scale
+from headscope.page.codec import LAST_CODE, MISSING_CODE, MISSING_VALUE, encode, scale
+from tests.page.decoding import decode
 
 WEIGHTS = arrays(np.float32, st.integers(1, 40), elements=st.floats(0, 1, width=32))
 

@@ -33,17 +33,16 @@ def test_the_same_trace_gives_the_same_bytes() -> None:
 def test_neurons_can_be_left_out_or_limited() -> None:
     trace = golden_trace()
 
-    def stored(**options: Any) -> tuple[list[int], dict[str, Any]]:
+    def stored(**options: Any) -> list[int]:
         contents = Contents(selection="head=L1H0", **options)
         part = make_payload([trace], contents).header["traces"][0]
-        return [layer["layer"] for layer in part["blocks"][0]["vectors"]], part["hidden"]
+        return [layer["layer"] for layer in part["blocks"][0]["vectors"]]
 
-    assert stored(neurons=False, hidden=True) == ([], {})
-    assert stored() == ([1], {})
-    assert stored(hidden=True)[1]["self"]["states"] == [1, 2]
-    assert stored(neurons=[0]) == ([0, 1], {})
-    assert stored(neurons=True) == ([0, 1], {})
-    assert stored(story=[("", {"layer": 0, "head": 1})]) == ([0, 1], {})
+    assert stored(neurons=False) == []
+    assert stored() == [1]
+    assert stored(neurons=[0]) == [0, 1]
+    assert stored(neurons=True) == [0, 1]
+    assert stored(story=[("", {"layer": 0, "head": 1})]) == [0, 1]
     with pytest.raises(InputError, match=r"names layers that the trace does not have: \[7\]"):
         stored(neurons=[7])
 

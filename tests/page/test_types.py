@@ -41,7 +41,7 @@ def test_a_page_with_everything_obeys_the_types(
 ) -> None:
     trace = tiny_bert.trace("the cat [MASK] on the mat", effects=True)
     contents = Contents(
-        neurons=True, hidden=True, evidence=make_evidence(encoder_results, trace), report="r.html"
+        neurons=True, evidence=make_evidence(encoder_results, trace), report="r.html"
     )
     header = json.loads(json.dumps(make_payload([trace], contents).header))
     assert problems(header, Header) == []

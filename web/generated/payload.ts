@@ -14,11 +14,6 @@ export interface NumbersPart {
   steps: number;
 }
 
-/** Hidden states of a stack, and which states they are. */
-export interface HiddenPart extends NumbersPart {
-  states: number[];
-}
-
 /** Tokens of one stack. */
 export interface TokensPart {
   tokens: string[];
@@ -104,7 +99,6 @@ export interface PredictionsPart {
 export interface PredictionEffects {
   kind: "prediction";
   position: number | null;
-  ablation: string;
   candidates: string[];
   /** Log-probabilities with all heads. */
   before: number[];
@@ -155,10 +149,9 @@ export interface EditedPart {
   sound?: SoundPart;
 }
 
-/** A trace with its title and hidden states. */
+/** A trace with its title. */
 export interface TracePart extends EditedPart {
   title: string;
-  hidden: Record<string, HiddenPart>;
 }
 
 /** A value, and its interval where it has one. */

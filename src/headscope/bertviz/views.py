@@ -6,18 +6,17 @@ import html
 import importlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from headscope.attention import BlockName
+from headscope.attention import key_stack, query_stack
 from headscope.errors import InputError, MissingExtra, UnknownName
 from headscope.page.payload import Contents, make_payload
 from headscope.page.replies import Replies
 from headscope.page.save_page import make_page
 from headscope.page.selection import make_selection
-from headscope.results.from_arrays import looks_causal, stacked_attention
-from headscope.results.trace import Block, Trace, attention_dataset
+from headscope.results.from_arrays import stacked_attention
+from headscope.results.trace import Trace
 from headscope.text.tokens import NO_WORD, Tokens
 
 if TYPE_CHECKING:
@@ -143,64 +142,43 @@ def _trace(
     """Return the trace of one stack, or of an encoder-decoder."""
     attention, tokens, second = single
     encoder, decoder, cross, encoder_tokens, decoder_tokens = pair
-    provenance = {"model": "attention", "source": "bertviz"}
+    given = {"encoder": encoder, "decoder": decoder, "cross": cross}
+    arrays = {name: array for name, array in given.items() if array is not None}
+    stacks: dict[str, Tokens] = {}
     if attention is not None:
         if any(argument is not None for argument in pair):
             raise InputError(
                 "attention is for models with one stack: give it alone, or give "
                 "encoder_attention, decoder_attention and cross_attention instead."
             )
-        sequence = _tokens(tokens, "tokens", "attention", prettify, second)
-        block = _block("self", attention, "attention", sequence, sequence, layers, heads)
-        return Trace({"self": block}, {"self": sequence}, {}, provenance)
-    stacks: dict[str, Tokens] = {}
-    for stack, texts, arguments in (
-        ("encoder", encoder_tokens, (encoder, cross)),
-        ("decoder", decoder_tokens, (decoder, cross)),
-    ):
-        if any(argument is not None for argument in arguments):
-            stacks[stack] = _tokens(texts, f"{stack}_tokens", "its attention", prettify, None)
-    blocks: dict[str, Block] = {}
-    for block_name, weights, queries, keys in (
-        ("encoder", encoder, "encoder", "encoder"),
-        ("decoder", decoder, "decoder", "decoder"),
-        ("cross", cross, "decoder", "encoder"),
-    ):
-        if weights is not None:
-            argument = f"{block_name}_attention"
-            tokens_of = stacks[queries], stacks[keys]
-            name = cast("BlockName", block_name)
-            blocks[name] = _block(name, weights, argument, *tokens_of, layers, heads)
-    if not blocks:
+        arrays = {"self": attention}
+        stacks["self"] = _tokens(tokens, "tokens", "attention", prettify, second)
+    elif not arrays:
         raise InputError(
             "There is no attention to show: give attention and tokens, or encoder_attention, "
             "decoder_attention or cross_attention with their tokens."
         )
-    return Trace(blocks, stacks, {}, provenance)
-
-
-def _block(
-    name: BlockName,
-    weights: object,
-    argument: str,
-    queries: Tokens,
-    keys: Tokens,
-    layers: Sequence[int] | None,
-    heads: Sequence[int] | None,
-) -> Block:
-    stacked = stacked_attention(weights)
-    if stacked.shape[2:] != (len(queries), len(keys)):
-        raise InputError(
-            f"{argument} (layer, head, query, key) has shape {stacked.shape}, but there are "
-            f"{len(queries)} query tokens and {len(keys)} key tokens."
-        )
-    layer_numbers = _included("include_layers", layers, stacked.shape[0])
-    head_numbers = _included("include_heads", heads, stacked.shape[1])
-    stacked = stacked[layer_numbers].copy()
-    hidden = [head for head in range(stacked.shape[1]) if head not in head_numbers]
-    stacked[:, hidden] = np.nan  # heads keep their numbers; the explorer omits these
-    is_causal = name != "cross" and looks_causal(stacked)
-    return Block(name, attention_dataset(stacked, layer_numbers), queries, keys, is_causal)
+    for stack, texts in (("encoder", encoder_tokens), ("decoder", decoder_tokens)):
+        if stack in arrays or "cross" in arrays:
+            stacks[stack] = _tokens(texts, f"{stack}_tokens", "its attention", prettify, None)
+    for name, weights in arrays.items():
+        shape = stacked_attention(weights).shape
+        queries, keys = stacks[query_stack(name, stacks)], stacks[key_stack(name, stacks)]
+        if shape[2:] != (len(queries), len(keys)):
+            argument = "attention" if name == "self" else f"{name}_attention"
+            raise InputError(
+                f"{argument} (layer, head, query, key) has shape {shape}, but there are "
+                f"{len(queries)} query tokens and {len(keys)} key tokens."
+            )
+    trace = Trace.from_arrays(arrays, stacks)
+    blocks = {}
+    for name, block in trace.blocks.items():
+        sizes = block.attention.sizes
+        data = block.data.isel(layer=_included("include_layers", layers, sizes["layer"]))
+        shown = data["head"].isin(_included("include_heads", heads, sizes["head"]))
+        # Heads keep their numbers: the explorer omits those that are NaN.
+        blocks[name] = replace(block, data=data.assign(attention=data["attention"].where(shown)))
+    return replace(trace, blocks=blocks, provenance={**trace.provenance, "source": "bertviz"})
 
 
 def _included(argument: str, numbers: Sequence[int] | None, count: int) -> list[int]:
@@ -224,11 +202,9 @@ def _tokens(
         )
     special = [SPECIAL.fullmatch(token) is not None for token in tokens]
     segments = [int(second is not None and i >= second) for i in range(len(tokens))]
-    if prettify:
-        marks = str.maketrans({"Ġ": " ", "▁": " "})
-        texts = [token.translate(marks).replace("</w>", "") for token in tokens]
-    else:
-        texts = list(tokens)
+    marks = str.maketrans({"Ġ": " ", "▁": " "})
+    pretty = [token.translate(marks).replace("</w>", "") for token in tokens]
+    texts = pretty if prettify else list(tokens)
     return Tokens.of(texts, special=special, segments=segments, words=_words(tokens, special))
 
 

@@ -87,15 +87,9 @@ def label_sets(
     intervals: np.ndarray | None,
     attributes: Mapping[str, str | int | float],
 ) -> xr.DataArray:
-    """Return `layer head`, or `set` if a set has several heads.
+    """Return `layer head`, or `set` if a set has several heads, with one value for each set.
 
-    Args:
-        model: model of the heads.
-        block: attention block of the heads.
-        sets: ablated sets of heads.
-        values: one value for each set.
-        intervals: `3 set`: low, high and p; None for one text.
-        attributes: attributes of the array.
+    `intervals` are `3 set`: low, high and p; None for one text.
     """
     bounds = dict(zip(("low", "high", "p"), () if intervals is None else intervals, strict=False))
     coords: dict[str, object]

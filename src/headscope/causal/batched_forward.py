@@ -55,17 +55,12 @@ class ForwardPass:
             for name, tensor in self.inputs.items()
         }
         outputs: ModelOutput = self.model.module(**inputs, **self._options)
-        return outputs, self._logits(outputs)
-
-    def _logits(self, outputs: ModelOutput) -> Tensor | None:
         logits = outputs.get("logits")
-        if not isinstance(logits, Tensor):
-            return None
-        if logits.ndim == 2:
-            return logits
-        if self.position is None:
-            return None
-        return logits[:, 0] if self.is_cut else logits[:, self.position]
+        if not isinstance(logits, Tensor) or (logits.ndim > 2 and self.position is None):
+            return outputs, None
+        if logits.ndim > 2:
+            logits = logits[:, 0 if self.is_cut else self.position]
+        return outputs, logits
 
 
 def repeat_rows(tensor: Tensor, n_rows: int) -> Tensor:
@@ -129,11 +124,7 @@ def replayed(
     with ExitStack() as stack:
         for number, module in layers.items():
             if number < before and number in kept:
-
-                def replay(*_: object, number: int = number, **__: object) -> object:
-                    return kept[number]
-
-                _override(stack, module, replay)
+                _override(stack, module, _replay(kept[number], 1))
         yield
 
 
@@ -202,9 +193,14 @@ class BatchedAblation:
         advance: Callable[[int], None] = lambda n: None,
     ) -> np.ndarray:
         """Return the value of the readout after editing each set of heads alone."""
+        config = self.model.module.config
         order = sorted(range(len(sets)), key=lambda i: min(layer for layer, _ in sets[i]))
         values = np.full((len(sets), *base.value.shape), np.nan)
-        size = self._batch_size()
+        n = self.text.n_tokens
+        limits = [MAX_BATCH_TOKENS // n, MAX_BATCH_WEIGHTS // (n * n * self._n_heads)]
+        if not self.text.is_cut:
+            limits.append(MAX_LOGITS // (n * (getattr(config, "vocab_size", 1) or 1)))
+        size = max(1, min(limits) - 1)
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
             batch = [sets[i] for i in chosen]
@@ -226,24 +222,20 @@ class BatchedAblation:
             outputs, logits = self.text.run()
             return float(base.readout.read(outputs, logits)[0])
 
-    def _batch_size(self) -> int:
-        n = self.text.n_tokens
-        limits = [MAX_BATCH_TOKENS // n, MAX_BATCH_WEIGHTS // (n * n * self._n_heads)]
-        if not self.text.is_cut:
-            width = getattr(self.model.module.config, "vocab_size", 1) or 1
-            limits.append(MAX_LOGITS // (n * width))
-        return max(1, min(limits) - 1)
-
     def _run(self, sets: Sequence[HeadSet], base: UneditedRun, make_edit: MakeEdit) -> np.ndarray:
         """Return `row`: the values of sets, sorted by the layer of their first change."""
         n_rows = len(sets) + 1
         firsts = [min(layer for layer, _ in heads) for heads in sets]
         tap = Attachment(edits=_edits(sets, make_edit, first_row=1), returns_weights=False)
-        with (
-            torch.inference_mode(),
-            self.model.attached(tap),
-            self._shortened(firsts, base.kept, n_rows),
-        ):
+        with torch.inference_mode(), self.model.attached(tap), ExitStack() as stack:
+            for number, module in self._layers.items():  # compute only the edited rows of each
+                active = 1 + sum(first <= number for first in firsts)
+                if number not in base.kept:
+                    continue
+                if number < firsts[0]:
+                    _override(stack, module, _replay(base.kept[number], n_rows))
+                elif self._cuts_rows and active < n_rows:
+                    _override(stack, module, _cut_rows(module, active, n_rows))
             outputs, logits = self.text.run(n_rows)
             values = base.readout.read(outputs, logits).double().cpu().numpy()
         apart = np.abs(values[0] - base.value)
@@ -255,23 +247,6 @@ class BatchedAblation:
                 "heads cannot be compared in one batch."
             )
         return np.asarray(values[1:])
-
-    @contextmanager
-    def _shortened(
-        self, firsts: Sequence[int], kept: Mapping[int, object], n_rows: int
-    ) -> Iterator[None]:
-        """Compute only the edited rows of each layer during the block."""
-        with ExitStack() as stack:
-            for number, module in self._layers.items():
-                if number not in kept:
-                    continue
-                if number < firsts[0]:
-                    _override(stack, module, _replay(kept[number], n_rows))
-                elif self._cuts_rows:
-                    active = 1 + sum(first <= number for first in firsts)
-                    if active < n_rows:
-                        _override(stack, module, _cut_rows(module, active, n_rows))
-            yield
 
 
 def _edits(sets: Sequence[HeadSet], make_edit: MakeEdit, *, first_row: int) -> tuple[Edit, ...]:

@@ -8,6 +8,7 @@ attribution patching.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -32,7 +33,6 @@ from headscope.causal.batched_forward import (
     ForwardPass,
     HeadSet,
     MakeReadout,
-    UneditedRun,
 )
 from headscope.causal.loss_effects import LossEffects, effects_on_loss
 from headscope.causal.readout import (
@@ -65,38 +65,29 @@ def estimate_effects(
     text: ForwardPass, make: MakeReadout, sets: Sequence[HeadSet], replacement: Replacement
 ) -> tuple[Readout, float, np.ndarray]:
     """Return the readout, its value, and for each set the sum of first-order effects."""
-    block = replacement.block
+    by_layer: dict[int, np.ndarray] = {}
     if replacement.means is None:
-        readout, value, by_layer = _attention_estimates(text, make, block)
+        kept: dict[int, Tensor] = {}
+
+        def keep(attention: Attention) -> None:
+            if attention.block == replacement.block:
+                kept[attention.layer] = attention.weights.detach()
+
+        def multiply(site: Site, gradient: Tensor) -> None:
+            if site.block == replacement.block:
+                product = kept.pop(site.layer)[0].double() * gradient[0].double()
+                by_layer[site.layer] = -product.sum((-1, -2)).cpu().numpy()
+
+        tap = Attachment(keep, on_gradient=multiply, returns_weights=False)
+        readout, value = _backward(text, make, tap)
     else:
-        readout, value, outputs, gradients = output_gradients(text, make, block)
-        by_layer = {}
+        readout, value, outputs, gradients = output_gradients(text, make, replacement.block)
         for layer, output in outputs.items():
             change = replacement.means[layer][:, None].to(output) - output
             change[:, 0] = 0  # the first position is kept
             by_layer[layer] = (change * gradients[layer]).sum((-1, -2)).double().cpu().numpy()
     sums = np.array([sum(by_layer[layer][head] for layer, head in heads) for heads in sets])
     return readout, value, sums
-
-
-def _attention_estimates(
-    text: ForwardPass, make: MakeReadout, block: BlockName
-) -> tuple[Readout, float, dict[int, np.ndarray]]:
-    """Return `head` by layer: −Σ a·∂m/∂a."""
-    kept: dict[int, Tensor] = {}
-    estimates: dict[int, np.ndarray] = {}
-
-    def keep(attention: Attention) -> None:
-        if attention.block == block:
-            kept[attention.layer] = attention.weights.detach()
-
-    def multiply(site: Site, gradient: Tensor) -> None:
-        if site.block == block:
-            product = kept.pop(site.layer)[0].double() * gradient[0].double()
-            estimates[site.layer] = -product.sum((-1, -2)).cpu().numpy()
-
-    tap = Attachment(keep, on_gradient=multiply, returns_weights=False)
-    return *_backward(text, make, tap), estimates
 
 
 def output_gradients(
@@ -213,8 +204,8 @@ def effects(
             one token.
         MissingObjective: a target for a model without logits.
     """
-    model = as_model(model)
-    with phase(f"checking {model.name}", progress):
+    with phase(f"checking {getattr(model, 'name', model)}", progress):
+        model = as_model(model)
         chosen_block = model.wiring.main_block() if block is None else block
     if method not in METHODS:
         raise UnknownName.of("method", method, METHODS)
@@ -232,11 +223,15 @@ def effects(
     if model.module.dtype != torch.float32:
         options["dtype"] = str(model.module.dtype).removeprefix("torch.")
     if isinstance(text, Corpus):
-        _reject_for_corpora(
-            target=target, foil=foil, pair=pair, decoder=decoder,
-            position=None if position == -1 else position,
-            measure=None if measure == "logit" else measure,
-        )  # fmt: skip
+        unused = {"target": target, "foil": foil, "pair": pair, "decoder": decoder}
+        unused |= {"position": None if position == -1 else position}
+        unused |= {"measure": None if measure == "logit" else measure}
+        for name, value in unused.items():
+            if value is not None:
+                raise InputError(
+                    f"{name}={value!r} needs a text. Effects over a corpus are on the loss; give "
+                    "a list of texts for a prediction of one kind."
+                )
         if method == "gradient":
             raise InputError(
                 "The gradient estimate over a corpus is headscope.importance (removal_estimate)."
@@ -261,36 +256,33 @@ def effects(
 
     def measure_texts(
         measured_model: Model, answers: Iterable[tuple[object, object]]
-    ) -> list[_TextEffects]:
+    ) -> list[tuple[np.ndarray, dict[str, str | int | float], tuple[object, object]]]:
         run = _EffectRun(
             measured_model, sets, make_model_replacement(measured_model), method, measure,
             position, pair, decoder, pooling, chosen_block,
         )  # fmt: skip
-        meter = Meter(len(texts) * len(sets), shown=progress)
-        try:
+        with closing(Meter(len(texts) * len(sets), shown=progress)) as meter:
             return [
                 run.run(
                     text, cast("AnswerArgument", answer), cast("FoilArgument", other), meter.advance
                 )
                 for text, (answer, other) in zip(texts, answers, strict=True)
             ]
-        finally:
-            meter.close()
 
     results = measure_texts(model, zip(targets, foils, strict=True))
-    values = np.stack([result.values for result in results])
+    by_text, descriptions, questions = zip(*results, strict=True)
+    values = np.stack(by_text)
     attributes = {
         "model": model.name,
         **options,
         "block": chosen_block,
         "texts": len(texts),
-        **_shared([result.attributes for result in results]),
+        **_shared(descriptions),
     }
     if control:
-        questions = [result.readout.question for result in results]
         attributes |= _control(
             model, seed, values.mean(0),
-            lambda other: np.mean([r.values for r in measure_texts(other, questions)], axis=0),
+            lambda other: np.mean([found[0] for found in measure_texts(other, questions)], axis=0),
         )  # fmt: skip
     intervals = None
     if len(texts) > 1:
@@ -299,21 +291,6 @@ def effects(
     else:
         attributes["holds"] = ONE_TEXT
     return label_sets(model, chosen_block, sets, values.mean(0), intervals, attributes)
-
-
-@dataclass(frozen=True, eq=False)
-class _TextEffects:
-    """Effects of all sets on one text."""
-
-    values: np.ndarray
-    readout: Readout
-    value: float
-    text: str
-
-    @property
-    def attributes(self) -> dict[str, str | int | float]:
-        """Text, readout, and its value with all heads."""
-        return {"text": self.text, **self.readout.describe(), "with": self.value}
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,14 +310,29 @@ class _EffectRun:
 
     def run(
         self, text: str, target: AnswerArgument, foil: FoilArgument, advance: Callable[[int], None]
-    ) -> _TextEffects:
-        """Return the effects on one text."""
+    ) -> tuple[np.ndarray, dict[str, str | int | float], tuple[object, object]]:
+        """Return the effects of all sets on one text, their attributes, and target and foil."""
         self._reject_unused(target, foil)
         stacks, inputs = read_text(self.model, text, self.pair, self.decoder)
         has_answers = not callable(target) and self.model.info.objective is not None
         index = find_position(self.model, stacks, self.position) if has_answers else None
         text_pass = ForwardPass(self.model, inputs, index)
-        make = partial(self._readout, index, target, foil)
+
+        def make(outputs: ModelOutput, logits: Tensor | None) -> Readout:
+            if callable(target):
+                return CustomScalar(target)
+            if self.model.info.objective is None:
+                if target is not None or foil not in (None, False):
+                    self.model.require_objective(f"target={target!r}")
+                if "last_hidden_state" not in outputs:
+                    raise MissingObjective(
+                        f"{self.model.info.architecture} returns neither logits nor hidden states. "
+                        "Give a function of its output: target=lambda output: …."
+                    )
+                return CosineShift(pooled(outputs, self.pooling).clone(), self.pooling)
+            assert logits is not None
+            return find_answers(self.model, logits[0].float(), target, foil, self.measure, index)
+
         if self.method == "gradient":
             readout, value, values = estimate_effects(text_pass, make, self.sets, self.replacement)
             advance(len(self.sets))
@@ -349,8 +341,14 @@ class _EffectRun:
             base = ablation.base(make)
             readout, value = base.readout, float(base.value)
             values = ablation.values(base, self.sets, self.replacement.edit, advance) - value
-            self._check(ablation, base, values)
-        return _TextEffects(values, readout, value, text)
+            largest = int(np.argmax(np.abs(values)))  # checked by a plain pass
+            again = ablation.alone(base, self.sets[largest], self.replacement.edit) - value
+            if abs(again - values[largest]) > ablation.tolerance * max(1.0, abs(again)):
+                raise HeadscopeError(
+                    f"The largest effect is {values[largest]:.6g} in a batch and {again:.6g} by a "
+                    f"plain pass: rows of a batch of {self.model.info.family} are not independent."
+                )
+        return values, {"text": text, **readout.describe(), "with": value}, readout.question
 
     def _reject_unused(self, target: AnswerArgument, foil: FoilArgument) -> None:
         """Raise InputError for options that the readout does not use."""
@@ -372,38 +370,6 @@ class _EffectRun:
         for name in unused:
             if options[name] is not None:
                 raise InputError(f"{name}={options[name]!r} is not used: {reason}. Omit it.")
-
-    def _readout(
-        self,
-        index: int | None,
-        target: AnswerArgument,
-        foil: FoilArgument,
-        outputs: ModelOutput,
-        logits: Tensor | None,
-    ) -> Readout:
-        if callable(target):
-            return CustomScalar(target)
-        if self.model.info.objective is None:
-            if target is not None or foil not in (None, False):
-                self.model.require_objective(f"target={target!r}")
-            if "last_hidden_state" not in outputs:
-                raise MissingObjective(
-                    f"{self.model.info.architecture} returns neither logits nor hidden states. "
-                    "Give a function of its output: target=lambda output: …."
-                )
-            return CosineShift(pooled(outputs, self.pooling).clone(), self.pooling)
-        assert logits is not None
-        return find_answers(self.model, logits[0].float(), target, foil, self.measure, index)
-
-    def _check(self, ablation: BatchedAblation, base: UneditedRun, values: np.ndarray) -> None:
-        """Compare the largest effect with a plain pass."""
-        largest = int(np.argmax(np.abs(values)))
-        again = ablation.alone(base, self.sets[largest], self.replacement.edit) - float(base.value)
-        if abs(again - values[largest]) > ablation.tolerance * max(1.0, abs(again)):
-            raise HeadscopeError(
-                f"The largest effect is {values[largest]:.6g} in a batch and {again:.6g} by a "
-                f"plain pass: rows of a batch of {self.model.info.family} are not independent."
-            )
 
 
 def read_text(
@@ -462,12 +428,3 @@ def _control(
         "control_largest": largest,
         "control_heads_above": int((np.abs(real) > largest).sum()),
     }
-
-
-def _reject_for_corpora(**options: object) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise InputError(
-                f"{name}={value!r} needs a text. Effects over a corpus are on the loss; give "
-                "a list of texts for a prediction of one kind."
-            )

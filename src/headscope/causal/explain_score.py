@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import xarray as xr
@@ -15,7 +14,6 @@ from headscope.causal.batched_forward import map_tensors, repeat_rows
 from headscope.causal.effects import read_text
 from headscope.causal.readout import place_of
 from headscope.causal.residual_stream import (
-    Norm,
     Stream,
     StreamTerm,
     find_norm,
@@ -67,28 +65,23 @@ def explain_score(
             that are more than q·k, layers that do not add up), with the reason.
     """
     model = as_model(model)
-    place = ScorePosition(layer, head, query, key)
-    _site(model, place)
+    _explainable_site(model, layer, head)
     main = model.wiring.main_block()
     stacks, inputs = read_text(model, text, None, None if main == "self" else text)
-    return explain_place(model, stacks, inputs, place)
-
-
-class ScorePosition(NamedTuple):
-    """Head, query and key of a score."""
-
-    layer: int
-    head: int
-    query: int
-    key: int
+    return explain_place(model, stacks, inputs, layer, head, query, key)
 
 
 def explain_place(
-    model: Model, stacks: Mapping[str, Tokens], inputs: Mapping[str, object], place: ScorePosition
+    model: Model,
+    stacks: Mapping[str, Tokens],
+    inputs: Mapping[str, object],
+    layer: int,
+    head: int,
+    query: int,
+    key: int,
 ) -> ExplainedScore:
     """Explain a score for prepared inputs and tokens. See `explain_score`."""
-    layer, head, query, key = place
-    site = _site(model, place)
+    site = _explainable_site(model, layer, head)
     scale = site.scale
     assert scale is not None
     tokens = next(iter(stacks.values()))
@@ -105,9 +98,8 @@ def explain_place(
         raise InputError(f"Query {at_query} cannot attend to key {at_key}: {reason}.")
     if not visible:
         raise InputError(f"Query {at_query} sees key {at_key} alone: there is nothing to explain.")
-    read = _read_sides(model, stream, site)
-    group = group_of(head, site)
-    queries, keys = read.queries[:, head, at_query], read.keys[:, group]
+    parts, all_queries, all_keys = _read_sides(model, stream, site)
+    queries, keys = all_queries[:, head, at_query], all_keys[:, group_of(head, site)]
     contrast = keys[:, at_key] - keys[:, visible].mean(1)
     key_side = scale * contrast @ queries.sum(0)
     query_side = scale * queries @ contrast.sum(0)
@@ -118,9 +110,9 @@ def explain_place(
     data = xr.Dataset(
         {"key_side": ("part", key_side.numpy()), "query_side": ("part", query_side.numpy())},
         coords={
-            "part": [part.name for part in read.parts],
-            "kind": ("part", [part.kind for part in read.parts]),
-            "layer_of_part": ("part", [part.layer for part in read.parts]),
+            "part": [part.name for part in parts],
+            "kind": ("part", [part.kind for part in parts]),
+            "layer_of_part": ("part", [part.layer for part in parts]),
         },
         attrs={
             "model": model.name,
@@ -140,46 +132,37 @@ def explain_place(
     return ExplainedScore(data)
 
 
-def _site(model: Model, place: ScorePosition) -> Site:
-    site = model.wiring.find(None, place.layer, place.head)
+def _explainable_site(model: Model, layer: int, head: int) -> Site:
+    site = model.wiring.find(None, layer, head)
     refuse_half_precision(model)
     if not site.is_dot_product or site.scale is None:
-        raise refusal(model, f"the scores of layer {place.layer} are not plain scale · q·k")
+        raise refusal(model, f"the scores of layer {layer} are not plain scale · q·k")
     return site
 
 
-@dataclass(frozen=True, eq=False)
-class _Sides:
-    """Queries and keys of a layer, by part of the stream."""
-
-    parts: tuple[StreamTerm, ...]
-    queries: Tensor
-    """`part head position neuron`."""
-    keys: Tensor
-    """`part group position neuron`."""
-
-
-def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
-    """Run the attention module with each part as a row; return its queries and keys."""
+def _read_sides(
+    model: Model, stream: Stream, site: Site
+) -> tuple[list[StreamTerm], Tensor, Tensor]:
+    """Run the attention module with each part of the stream as a row; return the parts, their
+    queries (`part head position neuron`) and keys (`part group position neuron`).
+    """
     module = model.module.get_submodule(site.module)
     call = next((c for c in stream.calls if c.name == site.module), None)
     if call is None:
         raise refusal(model, f"{site.module} takes no tensor of hidden states")
     entering = stream.before[site.layer]
-    norm, _ = find_norm(
-        model, stream, entering, call.given, f"between the stream and layer {site.layer}"
-    )
-    parts, values = stream.below(site.layer)
-    rows, bias = _normed(norm, values, entering)
+    place = f"between the stream and layer {site.layer}"
+    norm = find_norm(model, stream, entering, call.given, place)
+    below = [i for i, part in enumerate(stream.parts) if part.layer < site.layer]
+    values = stream.values[below]
+    bias = torch.zeros(values.shape[-1], dtype=values.dtype) if norm is None else norm.bias
+    rows = values if norm is None else norm.frozen(values, entering)
     nothing = torch.zeros_like(rows[:1])
     fed = torch.cat((nothing, nothing + bias, rows))
     queries, keys = _run_rows(model, module, site, fed.to(call.given.dtype), call)
     captured = stream.attentions[site.layer]
-    named = (
-        StreamTerm("bias of q and k", "bias", -1),
-        StreamTerm("bias of the norm", "bias", -1),
-        *parts,
-    )
+    biases = [StreamTerm(f"bias of {name}", "bias", -1) for name in ("q and k", "the norm")]
+    parts = [*biases, *(stream.parts[i] for i in below)]
     sides = []
     for read, real, name in ((queries, captured.queries, "queries"), (keys, captured.keys, "keys")):
         assert real is not None
@@ -193,14 +176,7 @@ def _read_sides(model: Model, stream: Stream, site: Site) -> _Sides:
                 f"the parts miss them by {off:.2g}",
             )
         sides.append(by_part)
-    return _Sides(named, *sides)
-
-
-def _normed(norm: Norm | None, values: Tensor, entering: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `part position unit` after the norm with its scale frozen, and the norm's bias."""
-    if norm is None:
-        return values, torch.zeros(values.shape[-1], dtype=values.dtype)
-    return norm.frozen(values, entering), norm.bias
+    return parts, sides[0], sides[1]
 
 
 def _run_rows(
@@ -216,7 +192,7 @@ def _run_rows(
     args, kwargs = map_tensors((call.args, dict(call.kwargs)), lambda x: repeat_rows(x, len(rows)))
     hidden = rows.to(model.module.device)
     if not args:
-        kwargs[_hidden_name(kwargs)] = hidden
+        kwargs[next(n for n, value in kwargs.items() if isinstance(value, Tensor))] = hidden
     else:
         args = (hidden, *args[1:])
     try:
@@ -227,8 +203,3 @@ def _run_rows(
     if len(kept) != 1 or kept[0].queries is None or kept[0].keys is None:
         raise refusal(model, f"{site.module} could not be run by itself")
     return kept[0].queries.double().cpu(), kept[0].keys.double().cpu()
-
-
-def _hidden_name(kwargs: Mapping[str, object]) -> str:
-    """Return the name of the first tensor argument: the hidden states."""
-    return next(name for name, value in kwargs.items() if isinstance(value, Tensor))

@@ -9,6 +9,7 @@ one whole text at a time, because segments of one text are not independent.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Unpack
@@ -38,11 +39,10 @@ from headscope.model.objective import (
 )
 from headscope.results.result import Result
 from headscope.run.analyze import analyze
-from headscope.run.batches import Encoder, key_classes_of, token_limit
-from headscope.run.options import RunOptions, Settings, with_defaults
-from headscope.run.plan import axes_for, survey
+from headscope.run.batches import EncodedDocument, Encoder, key_classes_of
+from headscope.run.options import RunOptions, with_defaults
 from headscope.run.progress import Meter
-from headscope.run.shard import can_ask, question
+from headscope.run.shard import encode_predictable, question
 from headscope.statistics.correlation import correlation, ranks
 from headscope.statistics.intervals import BOUNDS, interval
 from headscope.statistics.jackknife import jackknife_from_values
@@ -138,17 +138,13 @@ def correlate_with_removal(
     intervals = {}
     for name, value in values.items():
         without = np.concatenate([rest[name] for rest in rests])
-        intervals[name] = (value[0], _bounds(value[0], without, sizes, is_r=name in CORRELATIONS))
+        if name in CORRELATIONS:  # on Fisher's z, where correlations are about normal
+            z, without_z = (np.arctanh(np.clip(x, -MAX_R, MAX_R)) for x in (value[0], without))
+            bounds = np.tanh(interval(jackknife_from_values(z, without_z, sizes)).bounds)
+        else:
+            bounds = interval(jackknife_from_values(value[0], without, sizes)).bounds
+        intervals[name] = (value[0], bounds)
     return intervals
-
-
-def _bounds(value: np.ndarray, without: np.ndarray, sizes: np.ndarray, *, is_r: bool) -> np.ndarray:
-    """Return `bound …`; correlations on Fisher's z, where they are about normal."""
-    if not is_r:
-        return interval(jackknife_from_values(value, without, sizes)).bounds
-    z, without_z = (np.arctanh(np.clip(x, -MAX_R, MAX_R)) for x in (value, without))
-    bounds: np.ndarray = np.tanh(interval(jackknife_from_values(z, without_z, sizes)).bounds)
-    return bounds
 
 
 def _statistics(comparison: RemovalComparison, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -241,26 +237,26 @@ def check_importance(
     corpus = as_corpus(corpus)
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r}; expected shares above 0 and at most 1.")
-    settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
     names = key_classes_of(model)
-    axes = axes_for(survey(corpus, settings), settings, names)
     chosen = [n for n in names if n not in ("punctuation", "rest")] if classes is None else classes
     for name in chosen:
         if name not in names:
             raise UnknownName.of("class of keys", name, names)
+    chosen_heads = _choose_heads(model, heads, seed)
+    encoder, documents = encode_predictable(model, corpus, max_tokens, batch_tokens)
     run = _RemovalRun(
         model,
-        Encoder(model, axes, settings),
+        encoder,
         tuple(chosen),
         tuple(names.index(name) for name in chosen),
-        _choose_heads(model, heads, seed),
+        chosen_heads,
         tuple(levels),
         renormalized,
         seed,
         answer,
         scalar,
     )
-    return run.run(corpus, progress)
+    return run.run(corpus.name, documents, progress)
 
 
 def _choose_heads(
@@ -297,15 +293,12 @@ class _RemovalRun:
     target: str | int | None
     scalar: Scalar | None
 
-    def run(self, corpus: Corpus, progress: bool | None) -> xr.Dataset:
+    def run(
+        self, corpus: str, documents: list[EncodedDocument], progress: bool | None
+    ) -> xr.Dataset:
         """Run every batch: once for its gradients, then once for each removal."""
-        numbered = list(enumerate(corpus))
-        documents = [d for d in self.encoder.encode(numbered) if can_ask(self.model, d)]
-        if not documents:
-            raise InputError("There is nothing to predict in these documents: give longer ones.")
-        meter = Meter(len(documents) * len(self.heads), shown=progress)
         arrays_by_name: dict[str, list[np.ndarray]] = {}
-        try:
+        with closing(Meter(len(documents) * len(self.heads), shown=progress)) as meter:
             for members in self.encoder.batches(documents):
                 inputs, batch = self.encoder.batch(members)
                 questions, labels = question(self.model, inputs, batch, self.seed, self.target)
@@ -314,11 +307,8 @@ class _RemovalRun:
                 arrays["sources"] = np.array([d.part_of or d.id for d in batch.documents])
                 for name, array in arrays.items():
                     arrays_by_name.setdefault(name, []).append(array)
-        finally:
-            meter.close()
-        return self._dataset(
-            corpus.name, {name: np.concatenate(arrays) for name, arrays in arrays_by_name.items()}
-        )
+        sums = {name: np.concatenate(arrays) for name, arrays in arrays_by_name.items()}
+        return self._dataset(corpus, sums)
 
     def _gradients(
         self, questions: dict[str, Tensor], labels: Tensor, batch: Batch

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import xarray as xr
-from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.causal.ablation import Replacement, head_sets, make_replacement, rank
@@ -20,19 +20,15 @@ from headscope.model.identity import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.objective import NOTHING
-from headscope.run.batches import Encoder, key_classes_of, token_limit
-from headscope.run.options import Settings
-from headscope.run.plan import axes_for, survey
 from headscope.run.progress import Meter
-from headscope.run.shard import can_ask, question
+from headscope.run.shard import encode_predictable, question
 from headscope.statistics.intervals import interval, p_differs
 from headscope.statistics.jackknife import ratio_jackknife
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
 
-@dataclass(frozen=True, eq=False)
-class LossEffects:
+class LossEffects(NamedTuple):
     """Rise of the loss per predicted token without each set of heads."""
 
     mean: np.ndarray
@@ -51,36 +47,46 @@ def effects_on_loss(
     seed: int,
     progress: bool | None,
 ) -> LossEffects:
-    """Return the rise of the loss without each set, as a ratio of sums over the corpus."""
-    rises, tokens, losses = _rises(
-        model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
-    )
-    jackknife = ratio_jackknife(rises, tokens[:, None])
+    """Return the rise of the loss without each set, as a ratio of sums over the texts."""
+    model.require_objective("An effect on the loss")
+    encoder, documents = encode_predictable(model, corpus, max_tokens)
+    by_text: dict[str, np.ndarray] = {}  # sums of the loss, of predicted tokens, of each rise
+    with closing(Meter(len(documents) * len(sets), shown=progress)) as meter:
+        for encoded in documents:
+            inputs, labels = question(model, *encoder.batch([encoded]), seed)
+            labels = torch.as_tensor(labels)
+            ablation = BatchedAblation(ForwardPass(model, inputs, None), replacement.block)
+            base = ablation.base(lambda *_, labels=labels: LossSum(labels))
+            loss = float(base.value)
+            rises = ablation.values(base, sets, replacement.edit, meter.advance) - loss
+            document = encoded.numbered[1]
+            sums = by_text.setdefault(document.part_of or document.id, np.zeros(2 + len(sets)))
+            sums += [loss, int((labels != NOTHING).sum()), *rises]
+    losses, tokens, rises = np.split(np.stack(list(by_text.values())), [1, 2], axis=1)
+    jackknife = ratio_jackknife(rises, tokens)
     bounds = interval(jackknife)
-    return LossEffects(
-        jackknife.value,
-        np.stack([bounds.low, bounds.high, p_differs(jackknife)]),
-        {
-            "model": model.name,
-            "corpus": corpus.name,
-            "block": replacement.block,
-            "measure": "loss",
-            "number": "loss per predicted token",
-            "units": "nats per token",
-            "with": float(losses.sum() / tokens.sum()),
-            "texts": len(tokens),
-            "tokens": int(tokens.sum()),
-            "provenance": json.dumps(
-                {
-                    "model": describe_model(model),
-                    "corpus": {"name": corpus.name},
-                    "counts": {"documents": len(tokens), "tokens": int(tokens.sum())},
-                    "settings": {"max_tokens": max_tokens, "seed": seed},
-                    "versions": versions(),
-                }
-            ),
-        },
-    )
+    counts = {"documents": len(tokens), "tokens": int(tokens.sum())}
+    provenance = {
+        "model": describe_model(model),
+        "corpus": {"name": corpus.name},
+        "counts": counts,
+        "settings": {"max_tokens": max_tokens, "seed": seed},
+        "versions": versions(),
+    }
+    attributes: dict[str, str | int | float] = {
+        "model": model.name,
+        "corpus": corpus.name,
+        "block": replacement.block,
+        "measure": "loss",
+        "number": "loss per predicted token",
+        "units": "nats per token",
+        "with": float(losses.sum() / tokens.sum()),
+        "texts": len(tokens),
+        "tokens": counts["tokens"],
+        "provenance": json.dumps(provenance),
+    }
+    intervals = np.stack([bounds.low, bounds.high, p_differs(jackknife)])
+    return LossEffects(jackknife.value, intervals, attributes)
 
 
 def prune_heads(
@@ -153,59 +159,3 @@ def _order(model: Model, order: xr.DataArray | Sequence[tuple[int, int]]) -> lis
     if len(sets) < len(removed) or any(len(heads) > 1 for heads in sets):
         raise InputError("order should name each head to remove once, in pairs of layer and head.")
     return [head for (head,) in sets]
-
-
-def _rises(
-    model: Model,
-    corpus: Corpus,
-    sets: Sequence[HeadSet],
-    replacement: Replacement,
-    *,
-    max_tokens: int,
-    seed: int,
-    progress: bool | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rises of summed losses (`text set`), predicted tokens and losses (`text`)."""
-    model.require_objective("An effect on the loss")
-    sources: dict[str, int] = {}
-    sums: list[np.ndarray] = []
-    tokens: list[int] = []
-    losses: list[float] = []
-    documents = list(_documents(model, corpus, max_tokens, seed))
-    if not documents:
-        raise InputError("There is nothing to predict in these documents: give longer ones.")
-    meter = Meter(len(documents) * len(sets), shown=progress)
-    try:
-        for source, inputs, labels in documents:
-            ablation = BatchedAblation(ForwardPass(model, inputs, None), replacement.block)
-            base = ablation.base(lambda *_, labels=labels: LossSum(labels))
-            value = float(base.value)
-            rise = ablation.values(base, sets, replacement.edit, meter.advance) - value
-            index = sources.setdefault(source, len(sources))
-            if index == len(sums):
-                sums.append(np.zeros(len(sets)))
-                tokens.append(0)
-                losses.append(0.0)
-            sums[index] += rise
-            tokens[index] += int((labels != NOTHING).sum())
-            losses[index] += value
-    finally:
-        meter.close()
-    return np.stack(sums), np.array(tokens, dtype=np.float64), np.array(losses)
-
-
-def _documents(
-    model: Model, corpus: Corpus, max_tokens: int, seed: int
-) -> Iterator[tuple[str, dict[str, Tensor], Tensor]]:
-    """Yield source, inputs and labels of each document; parts of one text share a source."""
-    settings = Settings(max_tokens=token_limit(model, max_tokens))
-    encoder = Encoder(
-        model, axes_for(survey(corpus, settings), settings, key_classes_of(model)), settings
-    )
-    for encoded in encoder.encode(list(enumerate(corpus))):
-        if not can_ask(model, encoded):
-            continue
-        inputs, batch = encoder.batch([encoded])
-        questions, labels = question(model, inputs, batch, seed)
-        document = encoded.numbered[1]
-        yield document.part_of or document.id, questions, torch.as_tensor(labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,7 +77,14 @@ def patch(
     """
     model = as_model(model)
     chosen = model.wiring.main_block() if block is None else block
-    text_pairs = _checked(pairs)
+    expect("pairs", pairs, Iterable, "pairs of texts")
+    text_pairs = list(pairs)
+    if not text_pairs:
+        raise InputError("There are no pairs: give at least one pair of texts.")
+    for pair in text_pairs:
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        if not is_pair or not all(isinstance(text, str) for text in pair):
+            raise InputError(f"{pair!r:.80} is not a pair of texts.")
     targets = one_each("pairs", len(text_pairs), target, "target")
     foils = one_each("pairs", len(text_pairs), foil, "foil")
     sets = head_sets(model, None, chosen)
@@ -90,23 +98,22 @@ def patch(
     gaps = np.array([pair.gap for pair in prepared])
     if not np.abs(gaps).sum() > 0:
         raise InputError("The two texts of every pair give the same logits: there is no gap.")
-    estimates = np.stack([pair.estimates(sets) for pair in prepared])
+    estimates = np.array(
+        [[pair.estimates[layer][head] for ((layer, head),) in sets] for pair in prepared]
+    )
     estimate = ratio_jackknife(_signed(estimates, gaps), np.abs(gaps)[:, None])
     n = len(sets) if exact == "all" else min(whole_number("exact", exact), len(sets))
     top = np.argsort(-np.abs(estimate.value), kind="stable")[:n]
     if exact_sets is not None:
         top = np.array([sets.index(members) for members in exact_sets])
-    meter = Meter(len(prepared) * len(top), shown=progress)
-    try:
-        moved = np.stack([pair.exact([sets[i] for i in top], meter.advance) for pair in prepared])
-    finally:
-        meter.close()
+    top_sets = [sets[i] for i in top]
+    with closing(Meter(len(prepared) * len(top), shown=progress)) as meter:
+        moved = np.stack([pair.exact(top_sets, meter.advance) for pair in prepared])
     share = ratio_jackknife(_signed(moved, gaps), np.abs(gaps)[:, None])
     bounds = interval(share)
     sites = model.wiring.of_block(chosen)
     layers = [site.layer for site in sites]
     n_heads = max(site.n_heads for site in sites)
-    top_sets = [sets[i] for i in top]
     grids = {
         "share": (top_sets, share.value),
         "low": (top_sets, bounds.low),
@@ -143,23 +150,15 @@ def _signed(changes: np.ndarray, gaps: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Pair of texts, with head outputs and gradients."""
+    """Pair of texts, with head outputs of the second and first-order estimates."""
 
     ablation: BatchedAblation
     answer: LogitDifference
     gap: float
-    mine: dict[int, Tensor]
     theirs: dict[int, Tensor]
-    gradients: dict[int, Tensor]
+    estimates: dict[int, list[float]]
+    """By layer, `head`: Σ (z′ − z)·∂m/∂z."""
     block: BlockName
-
-    def estimates(self, sets: Sequence[HeadSet]) -> np.ndarray:
-        """Return `head`: Σ (z′ − z)·∂m/∂z."""
-        by_layer = {
-            layer: ((self.theirs[layer] - z) * self.gradients[layer]).sum((-1, -2)).double().cpu()
-            for layer, z in self.mine.items()
-        }
-        return np.array([float(by_layer[layer][head]) for ((layer, head),) in sets])
 
     def exact(self, sets: Sequence[HeadSet], advance: Callable[[int], None]) -> np.ndarray:
         """Return `head`: m with the other text's output of a head − m."""
@@ -192,12 +191,8 @@ def _prepare(
         raise InputError(
             f"{model.name} is an encoder-decoder; patching is of models with one stack."
         )
-    stacks, inputs, shapes = [], [], []
-    for text in texts:
-        tokens, prepared = read_text(model, text, None, None)
-        stacks.append(tokens)
-        inputs.append(prepared)
-        shapes.append(len(next(iter(tokens.values()))))
+    stacks, inputs = zip(*(read_text(model, text, None, None) for text in texts), strict=True)
+    shapes = [len(next(iter(tokens.values()))) for tokens in stacks]
     if shapes[0] != shapes[1]:
         raise InputError(
             f"{texts[0]!r} has {shapes[0]} tokens and {texts[1]!r} has {shapes[1]}: a head's "
@@ -223,7 +218,11 @@ def _prepare(
     answer, value, mine, gradients = output_gradients(first, make, block)
     assert isinstance(answer, LogitDifference)
     gap = value - float(answer.read(ModelOutput(), other_logits[None])[0])
-    return _Pair(BatchedAblation(first, block), answer, gap, mine, theirs, gradients, block)
+    estimates = {
+        layer: ((theirs[layer] - z) * gradients[layer]).sum((-1, -2)).double().tolist()
+        for layer, z in mine.items()
+    }
+    return _Pair(BatchedAblation(first, block), answer, gap, theirs, estimates, block)
 
 
 def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Tensor]:
@@ -244,15 +243,3 @@ def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Te
         _, logits = text.run()
     assert logits is not None
     return {layer: z.clone() for layer, z in outputs.items()}, logits[0].float().clone()
-
-
-def _checked(pairs: TextPairs) -> list[tuple[str, str]]:
-    expect("pairs", pairs, Iterable, "pairs of texts")
-    text_pairs = list(pairs)
-    if not text_pairs:
-        raise InputError("There are no pairs: give at least one pair of texts.")
-    for pair in text_pairs:
-        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
-        if not is_pair or not all(isinstance(text, str) for text in pair):
-            raise InputError(f"{pair!r:.80} is not a pair of texts.")
-    return [(first, second) for first, second in text_pairs]

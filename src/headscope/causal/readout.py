@@ -236,15 +236,9 @@ def find_answers(
     measure: str,
     position: int | None,
 ) -> LogitDifference:
-    """Find target and foil; by default the two top predictions.
+    """Find target and foil by the logits (`answer`) of the unedited text; by default the top two.
 
-    Args:
-        model: model with a prediction head.
-        logits: `answer`, of the unedited text.
-        target: token or label.
-        foil: token or label; False for none.
-        measure: `logit` or `logprob`.
-        position: position of the prediction.
+    `foil=False` is none.
     """
     if measure not in MEASURES:
         raise UnknownName.of("measure", measure, MEASURES)

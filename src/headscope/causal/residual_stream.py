@@ -31,14 +31,7 @@ from headscope.model.tap.recording import REL_TOL, is_close
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """y = w · c(x) / √(mean c(x)² + ε) + b; c takes the mean away (LayerNorm) or not (RMSNorm).
-
-    Attributes:
-        weight: w.
-        bias: b.
-        epsilon: ε.
-        is_centered: whether the mean is subtracted.
-    """
+    """y = w · c(x) / √(mean c(x)² + ε) + b; c takes the mean away (LayerNorm) or not (RMSNorm)."""
 
     weight: Tensor
     bias: Tensor
@@ -101,16 +94,12 @@ class StreamTerm:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Residual stream of one text.
+    """Residual stream of one text: components, and the calls, output and attention of the pass.
 
     Attributes:
-        parts: components of the stream.
         values: `part position unit`, float64.
         before: by layer, `position unit`: its input.
         after: output of the last layer.
-        calls: all calls of modules in the pass.
-        outputs: output of the model.
-        attentions: by layer, the tap's attention.
     """
 
     parts: tuple[StreamTerm, ...]
@@ -120,11 +109,6 @@ class Stream:
     calls: list[Call]
     outputs: ModelOutput
     attentions: Mapping[int, Attention]
-
-    def below(self, layer: int) -> tuple[tuple[StreamTerm, ...], Tensor]:
-        """Return the components of a layer's input."""
-        chosen = [i for i, part in enumerate(self.parts) if part.layer < layer]
-        return tuple(self.parts[i] for i in chosen), self.values[chosen]
 
 
 def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
@@ -201,21 +185,18 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
 
 def find_norm(
     model: Model, stream: Stream, source: Tensor, returned: Tensor, place: str
-) -> tuple[Norm | None, Tensor]:
-    """Return the norm between two tensors of a pass and its output (`position unit`).
-
-    The norm is None if the tensors are equal.
-    """
+) -> Norm | None:
+    """Return the norm between two tensors of a pass; None if they are equal."""
     entering, leaving = _rows(source), _rows(returned)
     if entering.shape == leaving.shape and _is_close(entering, leaving):
-        return None, leaving
+        return None
     for call in stream.calls:
         if call.given.numel() != entering.numel() or call.returned.numel() != leaving.numel():
             continue
         if _is_close(_rows(call.given), entering) and _is_close(_rows(call.returned), leaving):
             norm = fit_norm(call.module, call.given)
             if norm is not None:
-                return norm, leaving
+                return norm
     raise refusal(model, f"{place} there is not one plain norm (LayerNorm or RMSNorm)")
 
 
@@ -308,9 +289,8 @@ def attribute(
         raise refusal(model, "it has no unembedding that is one linear module")
     if not _is_close(call.returned[0].double().cpu(), logits):
         raise refusal(model, "its logits are changed (scaled or capped) after the unembedding")
-    norm, _ = find_norm(
-        model, stream, stream.after, call.given, "between the last layer and the unembedding"
-    )
+    place = "between the last layer and the unembedding"
+    norm = find_norm(model, stream, stream.after, call.given, place)
     answer = find_answers(model, logits[index], target, foil, "logit", index)
     signs = {answer.target: 1.0} | ({} if answer.foil is None else {answer.foil: -1.0})
     weight, bias = unembedding.weight.detach(), getattr(unembedding, "bias", None)

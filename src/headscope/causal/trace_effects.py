@@ -76,12 +76,7 @@ def measure_every_head(
 ) -> HeadEffects:
     """Ablate each head alone; return predictions, or the vectors of a plain encoder.
 
-    Args:
-        model: the model; current edits stay in effect.
-        inputs: inputs of one row.
-        stacks: tokens by stack.
-        position: position of the prediction; by default the last token or mask.
-        advance: called with the number of heads done and in all.
+    Edits of the model stay in effect. `advance` gets the number of heads done and in all.
 
     Raises:
         InputError: the model predicts a score, the text has one token or no mask, or the position
@@ -115,7 +110,13 @@ def measure_every_head(
                 )
             return Vector()
         assert logits is not None
-        ids = _top_answers(model, logits)
+        if not has_probabilities(model):
+            raise InputError(
+                f"{model.name} predicts a score, which has no probability. For what heads do to "
+                "it, call headscope.effects(model, text)."
+            )
+        n_answers = min(N_ANSWERS, logits.shape[-1])
+        ids = logits[0].float().topk(n_answers).indices.to(torch.long)
         kind = KINDS[model.require_objective("An effect on a prediction")]
         names.extend(answer_names(model, kind, ids.tolist()))
         return TopLogprobs(ids, are_exclusive(model))
@@ -139,27 +140,12 @@ def measure_every_head(
     return HeadEffects.of_vector(before, table, layers, attributes | {"pooling": "mean"})
 
 
-def _top_answers(model: Model, logits: Tensor) -> Tensor:
-    if not has_probabilities(model):
-        raise InputError(
-            f"{model.name} predicts a score, which has no probability. For what heads do to it, "
-            "call headscope.effects(model, text)."
-        )
-    return logits[0].float().topk(min(N_ANSWERS, logits.shape[-1])).indices.to(torch.long)
-
-
 def with_effects(
     trace: Trace,
     position: int | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Trace:
-    """Return the trace with the effect of each head. See `Model.trace`.
-
-    Args:
-        trace: trace with its model.
-        position: position of the prediction; the last by default.
-        advance: called with the number of heads done and in all.
-    """
+    """Return the trace with the effect of each head. See `Model.trace` and `measure_every_head`."""
     origin = trace.require_origin("effects=True")
     with origin.as_it_was():
         effects = measure_every_head(

@@ -55,7 +55,9 @@ class CardRow:
     @property
     def rank(self) -> str:
         """Rank from the highest, `3rd of 72`; beside a probe's accuracy also its baseline."""
-        rank = f"{_ordinal(self.place)} of {self.column.n}"
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(self.place % 10, "th")
+        ending = "th" if 10 <= self.place % 100 <= 20 else ending
+        rank = f"{self.place}{ending} of {self.column.n}"
         return f"{rank}; {self.column.baseline_text}" if self.column.baseline_text else rank
 
     @property
@@ -236,9 +238,8 @@ class RankedVariable:
 class RankedTable:
     """All numbers that a model's results have for all heads, ranked once.
 
-    Args:
-        results: results of one model. If several measured a variable, the first counts.
-        block: the attention block that cards are about; by default the main one of each result.
+    If several results measured a variable, the first counts. Cards are about one attention block,
+    by default the main one of each result.
     """
 
     def __init__(self, results: Sequence[Result], block: str | None = None) -> None:
@@ -274,6 +275,9 @@ class RankedTable:
             if row is not None:
                 topics.setdefault(column.topic, []).append(row)
         role, sentences = self._sentences(layer, head, itertools.chain(*topics.values()))
+        with_js = next((data for data in self.datasets if "js" in data), None)
+        nearest = [] if with_js is None else nearest_in(with_js, layer, head)
+        nearest = nearest if heads is None else heads.nearest(layer, head)
         return HeadCard(
             layer,
             head,
@@ -281,7 +285,7 @@ class RankedTable:
             role,
             tuple(sentences),
             tuple((topic, tuple(rows)) for topic, rows in topics.items()),
-            self._nearest(layer, head) if heads is None else tuple(heads.nearest(layer, head)),
+            tuple(nearest),
             tuple(
                 exemplar
                 for data, result in zip(self.datasets, self.results, strict=True)
@@ -308,22 +312,15 @@ class RankedTable:
             and row.low > (row.column.baseline or 0.0)
         ]
         if above:
-            sentences.append(_accuracy_sentence(max(above, key=lambda row: row.gain)))
+            best = max(above, key=lambda row: row.gain)
+            share, low, high = (_percent(n or 0.0) for n in (best.number, best.low, best.high))
+            baseline = "" if best.column.baseline is None else f"; {best.column.baseline_text}"
+            sentences.append(f"Finds {best.what} in {share} [{low}, {high}] of cases{baseline}.")
         if (layer, head) in self._best_at:
             sentences.append(f"The best head for {self._best_at[layer, head]}.")
         if not sentences:
             sentences.append("Role not measured: run analyze with the surface metrics.")
         return role, sentences
-
-    def _nearest(self, layer: int, head: int) -> tuple[tuple[int, int, float], ...]:
-        data = next((data for data in self.datasets if "js" in data), None)
-        return () if data is None else tuple(nearest_in(data, layer, head))
-
-
-def _accuracy_sentence(row: CardRow) -> str:
-    share, low, high = (_percent(n or 0.0) for n in (row.number, row.low, row.high))
-    baseline = "" if row.column.baseline is None else f"; {row.column.baseline_text}"
-    return f"Finds {row.what} in {share} [{low}, {high}] of cases{baseline}."
 
 
 def shown_variables(data: xr.Dataset) -> list[xr.DataArray]:
@@ -344,8 +341,11 @@ def _columns(data: xr.Dataset, array: xr.DataArray) -> Iterator[RankedVariable]:
     array = array.transpose("layer", "head", *dims)
     bounds = data.get(f"{name}_interval")
     bounds = None if bounds is None else bounds.transpose("bound", "layer", "head", *dims)
-    if dims == ["key_class"]:
-        distinct = _distinct(array.values)
+    if dims == ["key_class"]:  # a class may repeat a later one: the first token may be [CLS]
+        values, numbers = array.values, range(array.shape[-1])
+        is_same = [[np.array_equal(values[..., i], values[..., j], equal_nan=True)
+                    for j in numbers[i + 1 :]] for i in numbers]  # fmt: skip
+        distinct = [i for i in numbers if not any(is_same[i])]
         array = array.isel(key_class=distinct)
         bounds = None if bounds is None else bounds.isel(key_class=distinct)
     flat = array.values.reshape(*array.shape[:2], -1)
@@ -390,23 +390,6 @@ def _baseline(data: xr.Dataset, name: str, labels: Mapping[str, str]) -> tuple[f
     words = (f"{str(rule).replace('_', ' ')} {_percent(float(rules.sel(rule=rule)))}"
              for rule in rules["rule"].values)  # fmt: skip
     return best, ", ".join(words)
-
-
-def _distinct(values: np.ndarray) -> list[int]:
-    """Return the columns that do not repeat a later one: the first token may be [CLS]."""
-    last = range(values.shape[-1])
-    return [
-        i
-        for i in last
-        if not any(
-            np.array_equal(values[..., i], values[..., j], equal_nan=True) for j in last[i + 1 :]
-        )
-    ]
-
-
-def _ordinal(n: int) -> str:
-    ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n}{ending}"
 
 
 def _percent(share: float) -> str:

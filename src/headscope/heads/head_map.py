@@ -57,10 +57,9 @@ class HeadMap:
 
     def nearest(self, layer: int, head: int, n: int = 5) -> list[tuple[int, int, float]]:
         """The heads that attend most alike: layer, head, divergence in nats."""
-        row = self._row(layer, head)
-        layers, heads = (self.data[name].values.tolist() for name in ("layer", "head"))
-        at = list(zip(layers, heads, strict=True))
-        return nearest(self.data["distance"].values[row], at, row, n)
+        if not ((self.data["layer"] == layer) & (self.data["head"] == head)).any():
+            raise InputError(f"There is no L{layer} H{head} on this map.")
+        return nearest_in(self.result.dataset, layer, head, n)
 
     def layer_spread(self) -> tuple[float, float]:
         """Mean divergence of heads of the same layer, and of different layers."""
@@ -101,14 +100,6 @@ class HeadMap:
             f"{largest:.2g} {about['units']}"
         )
 
-    def _row(self, layer: int, head: int) -> int:
-        rows = np.flatnonzero(
-            (self.data["layer"].values == layer) & (self.data["head"].values == head)
-        )
-        if not len(rows):
-            raise InputError(f"There is no L{layer} H{head} on this map.")
-        return int(rows[0])
-
     def __repr__(self) -> str:
         return f"<HeadMap of {self.title}: {self.data.sizes['at']} heads, stress {self.stress:.2f}>"
 
@@ -126,10 +117,7 @@ class HeadMap:
         return draw_map(self, name)
 
     def save_page(
-        self,
-        path: str | os.PathLike[str],
-        *results: Result,
-        explorer: str | None = None,
+        self, path: str | os.PathLike[str], *results: Result, explorer: str | None = None
     ) -> None:
         """Write the map as one HTML file that opens without a network: point at a head to read its
         card.
@@ -144,21 +132,15 @@ class HeadMap:
         save_map_page(self, path, results, explorer=explorer)
 
 
-def nearest(
-    distances: np.ndarray, at: Sequence[tuple[int, int]], itself: int, n: int = 5
-) -> list[tuple[int, int, float]]:
-    """The heads at the smallest distances, without the head itself and those not measured."""
-    order = np.argsort(distances, kind="stable")  # NaN last
-    closest = [i for i in order if i != itself and np.isfinite(distances[i])][:n]
-    return [(*at[i], float(distances[i])) for i in closest]
-
-
-def nearest_in(data: xr.Dataset, layer: int, head: int) -> list[tuple[int, int, float]]:
+def nearest_in(data: xr.Dataset, layer: int, head: int, n: int = 5) -> list[tuple[int, int, float]]:
     """The heads that attend most like one, by the divergences of all pairs of heads (`js`)."""
     js = data["js"].values
     layers = data["layer"].values.tolist() if "layer" in data.coords else [*range(len(js))]
+    distances = js[layers.index(layer), head].ravel()
     at = [(name, number) for name in layers for number in range(js.shape[1])]
-    return nearest(js[layers.index(layer), head].ravel(), at, at.index((layer, head)))
+    order = np.argsort(distances, kind="stable")  # NaN, not measured, last
+    closest = [i for i in order if at[i] != (layer, head) and np.isfinite(distances[i])][:n]
+    return [(*at[i], float(distances[i])) for i in closest]
 
 
 def map_heads(
@@ -281,11 +263,6 @@ def embed(distances: np.ndarray, *, seed: int, starts: int) -> tuple[np.ndarray,
 
     Clark et al. 2019, section 6. The best of several seeded starts; turned so that the axes
     are its principal ones, with signs fixed, because MDS leaves rotation open.
-
-    Args:
-        distances: `item item`, symmetric.
-        seed: of the starts.
-        starts: how many.
     """
     from scipy.spatial.distance import squareform  # type: ignore[import-untyped, unused-ignore]
 

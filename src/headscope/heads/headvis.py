@@ -55,7 +55,8 @@ def export_headvis(
         )
     data = result.block(name)
     stack = key_stack(name, next(iter(result.documents.values())).tokens)
-    heads = _measured_heads(data, samples)
+    counts = samples["sums"].values[..., COLUMNS.index("documents")]  # layers may have fewer heads
+    heads = [(int(data["layer"].values[at]), int(head)) for at, head in np.argwhere(counts > 0)]
     with atomic_folder(target) as made:
         for part in ("heads", "attributions"):
             (made / part).mkdir()
@@ -68,12 +69,6 @@ def export_headvis(
             content = _head(result, samples.isel(layer=at, head=head), stack)
             _write(made / "heads" / f"L{layer}H{head}.json", content)
     return target
-
-
-def _measured_heads(data: xr.Dataset, samples: xr.Dataset) -> list[tuple[int, int]]:
-    """Layer and head of all that were measured: where layers differ, some have fewer."""
-    counts = samples["sums"].values[..., COLUMNS.index("documents")]
-    return [(int(data["layer"].values[at]), int(head)) for at, head in np.argwhere(counts > 0)]
 
 
 def _own_variables(data: xr.Dataset) -> list[str]:

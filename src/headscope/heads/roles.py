@@ -129,15 +129,9 @@ def role_sentence(role: str, share: float, over: str = "") -> str:
 
 
 def name_roles(block: Block, entropies: np.ndarray | None = None) -> xr.Dataset:
-    """Return the role of each head of a block in one text.
+    """Return the role of each head of a block in one text. See `Trace.roles`.
 
-    Args:
-        block: attention block of a trace.
-        entropies: `row_entropies` of its weights, if the caller has them.
-
-    Returns:
-        Over `layer` and `head`: `role` (a key of `ROLES`, or ""), its `share` of attention and the
-        number of `queries` that could show it.
+    `entropies` are `row_entropies` of the weights, if the caller has them.
     """
     if entropies is None:
         entropies = row_entropies(known_weights(block))
@@ -168,12 +162,8 @@ def role_shares(block: Block, entropies: np.ndarray | None = None) -> RoleShares
 def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.Dataset | None:
     """Return the role of each head over a corpus, by the rule of single texts.
 
-    None if the run did not measure `offset_share` and `class_share`. Uniform attention is known for
-    roles of one key: exp(−`uniform_entropy`).
-
-    Args:
-        data: one block of a result.
-        thresholds: minimum values for a role.
+    None if the block was measured without `offset_share` and `class_share`. Uniform attention is
+    known for roles of one key: exp(−`uniform_entropy`).
     """
     if not {"offset_share", "class_share"} <= set(data):
         return None
@@ -357,16 +347,10 @@ _PLURAL = {"pronoun": "pronouns", "proper": "names", "nominal": "nouns"}
 def name_heads(
     result: Result, thresholds: RoleThresholds | None = None, probes: Probes | None = None
 ) -> xr.DataArray:
-    """Return one name for each head over a corpus, `layer head`.
+    """Return one name for each head over a corpus, `layer head`; the result needs `SURFACE`.
 
     A name that a probe gives comes first, because it is more specific; then the name of the role,
-    or `NO_ROLE`.
-
-    Args:
-        result: a result with `offset_share`, `class_share`, `row_entropy`, `uniform_entropy`.
-        thresholds: minimum values for a role.
-        probes: results of `probe_dependencies` and `probe_coreference`, whose best heads are named
-            after what they find; or names: `{(7, 9): "direct object"}`.
+    or `NO_ROLE`. See `headscope.map_heads` for `probes`.
     """
     missing = [name for name in SURFACE if name not in result]
     roles = None if missing else corpus_roles(result.dataset, thresholds or DEFAULT)
@@ -406,20 +390,15 @@ def best_at(
     """Return the relations or mentions that each head is best at, by layer and head.
 
     A head is named after a relation if it is the best of all heads and its cross-fitted accuracy is
-    `margin` above the fixed-offset baseline: `obj`, or `obj (head)` where parents attend to their
-    dependents. After coreference it is named `coreference of pronouns` and so on, if it is `margin`
-    above the rule that takes the nearest mention with the same head word.
-
-    Args:
-        result: a result of `probe_dependencies` or `probe_coreference`.
-        margin: minimum difference to the baseline.
-        block: another attention of the model: `decoder`.
+    `margin` above the fixed-offset baseline: `obj`, or `obj (from its parent)` where parents attend
+    to their dependents. After coreference it is named `coreference of pronouns` and so on, if it is
+    `margin` above the rule that takes the nearest mention with the same head word.
     """
     table = probe_table(result, block=block)
     names: dict[tuple[int, int], list[str]] = {}
     for row in table.rows:
         if table.axis == "relation":
-            name = row.label if row.direction == "dependent" else f"{row.label} (head)"
+            name = row.label if row.direction == "dependent" else f"{row.label} (from its parent)"
             baseline, is_named = row.baselines["offset"], row.label != "all"
         else:
             name = "coreference" if row.label == "all" else f"coreference of {_PLURAL[row.label]}"

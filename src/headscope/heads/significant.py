@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.finalize import HEADS
 from headscope.metrics.core.registry import metric_from_dict
 from headscope.results.display import Table, Value, display_of, label_of
-from headscope.results.result import Result
+from headscope.results.result import Result, check_labels
 from headscope.run.compare import (
     Labeled,
     caution,
@@ -57,12 +56,6 @@ class SignificantHeads(Table):
     rows: tuple[SignificantHead, ...]
     caution: str = ""
     """Caveats: heads that could not be tested, documents that dominate."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[SignificantHead]:
-        return iter(self.rows)
 
     @property
     def _heading(self) -> str:
@@ -144,7 +137,10 @@ def significant_heads(
         rival = "its mean over heads" if is_mean else display_of(known[against].array).title
         p = p_above(compared)
     else:
-        _check_number(name, labeled.jackknife, float(against))
+        if labeled.jackknife.scale == "logit" and not 0 <= against <= 1:
+            raise InputError(
+                f"against={against:g}, but {name} is a share: expected a number from 0 to 1."
+            )
         compared, rival = labeled.jackknife, f"{against:g}"
         p = p_above(compared, float(against))
     bounds = interval(labeled.jackknife).bounds
@@ -158,23 +154,11 @@ def _is_number(value: object) -> bool:
     return math.isfinite(value)
 
 
-def _check_number(name: str, jackknife: Jackknife, against: float) -> None:
-    """Is there anything to test? No share is below 0 or above 1."""
-    if jackknife.scale == "logit" and not 0 <= against <= 1:
-        raise InputError(
-            f"against={against:g}, but {name} is a share: expected a number from 0 to 1."
-        )
-
-
 def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]) -> Labeled:
     if name not in known:
         raise UnknownName.of("variable with intervals", name, known)
     array = known[name].array
-    for axis, label in labels.items():
-        if axis not in array.dims:
-            raise UnknownName.of(f"axis of {name}", axis, map(str, array.dims))
-        if label not in array[axis].values.tolist():
-            raise UnknownName.of(axis, str(label), map(str, array[axis].values.tolist()))
+    check_labels(array, labels, array.dims, f"axis of {name}")
     labeled = _at(known[name], labels)
     others = [str(dim) for dim in labeled.array.dims if dim not in HEADS]
     if others or not {*HEADS} <= {*labeled.array.dims}:

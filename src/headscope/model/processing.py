@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -202,30 +201,6 @@ def _check_reads_text(model: Model) -> None:
             f"{model.name} reads no text beside its {main}: leave it out."
             + hint * bool(model.module.config.is_encoder_decoder)
         )
-
-
-def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
-    """Raise InputError for placeholder ids without an image or a recording.
-
-    The model would read the placeholder as a word.
-    """
-    ids = inputs.get("input_ids")
-    if not isinstance(ids, Tensor) or any(
-        value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, list)
-        for name, value in inputs.items()
-        if not name.endswith("mask")
-    ):
-        return
-    listed = ids.flatten().tolist()
-    for medium, ending in itertools.product(("image", "video", "audio"), ("id", "index")):
-        token = getattr(model.module.config, f"{medium}_token_{ending}", None)
-        if isinstance(token, int) and token in listed:
-            shown = model.tokenizer and model.tokenizer.convert_ids_to_tokens(token)
-            raise InputError(
-                f"Token {listed.index(token)} of the input is {shown or token}: it stands for the "
-                f"{medium}, but none is given. Give it with the text (image=…, audio=…, or all "
-                "that the processor makes of it), or take the token out."
-            )
 
 
 def image_processor(processor: object) -> Any:

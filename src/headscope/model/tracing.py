@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from headscope.model.encode import (
 from headscope.model.identity import versions
 from headscope.model.logits import read_predictions
 from headscope.model.packaged.pinned import PACKAGED
-from headscope.model.processing import check_placeholders
 from headscope.model.tap.forward_pass import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
@@ -157,6 +157,30 @@ def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptio
             f"{model.info.architecture} does not run on the inputs {names}: {error}. Give "
             "tensors of one row, as its forward pass takes them."
         ) from error
+
+
+def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
+    """Raise InputError for placeholder ids without an image or a recording.
+
+    The model would read the placeholder as a word.
+    """
+    ids = inputs.get("input_ids")
+    if not isinstance(ids, Tensor) or any(
+        value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, list)
+        for name, value in inputs.items()
+        if not name.endswith("mask")
+    ):
+        return
+    listed = ids.flatten().tolist()
+    for medium, ending in itertools.product(("image", "video", "audio"), ("id", "index")):
+        token = getattr(model.module.config, f"{medium}_token_{ending}", None)
+        if isinstance(token, int) and token in listed:
+            shown = model.tokenizer and model.tokenizer.convert_ids_to_tokens(token)
+            raise InputError(
+                f"Token {listed.index(token)} of the input is {shown or token}: it stands for the "
+                f"{medium}, but none is given. Give it with the text (image=…, audio=…, or all "
+                "that the processor makes of it), or take the token out."
+            )
 
 
 def encode_for(

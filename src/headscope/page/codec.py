@@ -35,13 +35,8 @@ SMALLEST = 1e-30
 def encode(weights: np.ndarray, *, fine: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """Attention weights in [0, 1] (NaN for missing) as a coarse and a fine plane of bytes.
 
-    Args:
-        weights: any shape.
-        fine: whether to make the second plane, which takes the error from 0.004 to 0.0003.
-
-    Returns:
-        The coarse codes in the shape of `weights`, and the packed fine codes (flat, the
-        first of each pair in the low bits) or None.
+    The second plane takes the error from 0.004 to 0.0003. The coarse codes have the shape of
+    `weights`; the fine codes are flat, the first of each pair in the low bits, or None.
     """
     missing = np.isnan(weights)
     known = np.clip(weights, 0.0, 1.0, dtype=np.float32)
@@ -60,17 +55,6 @@ def encode(weights: np.ndarray, *, fine: bool) -> tuple[np.ndarray, np.ndarray |
     if flat.size % 2:
         flat = np.append(flat, np.uint8(0))
     return coarse, flat[0::2] | (flat[1::2] << 4)
-
-
-def decode(coarse: np.ndarray, fine: np.ndarray | None) -> np.ndarray:
-    """The weights that `encode` wrote: the reference for the TypeScript decoder."""
-    weights = (coarse.astype(np.float32) / LAST_CODE) ** 2
-    if fine is not None:
-        levels = np.stack([fine & 15, fine >> 4], axis=-1).reshape(-1)[: coarse.size]
-        low, high = _edges(coarse)
-        to_device = low + (high - low) * levels.reshape(coarse.shape) / (FINE_LEVELS - 1)
-        weights = np.where(coarse < FIRST_FINE_CODE, weights, to_device)
-    return np.where(coarse == MISSING_CODE, np.nan, weights).astype(np.float32)
 
 
 def _edges(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import xarray as xr
 
@@ -11,13 +11,7 @@ from headscope.errors import InputError
 from headscope.heads.cards import ACCURACIES, CardRow, HeadCard, RankedTable, RankedVariable
 from headscope.heads.roles import CONTENT, corpus_roles
 from headscope.page.payload import Evidence
-from headscope.page.payload_types import (
-    Bounded,
-    CardNumber,
-    LinkedDocument,
-    PageCard,
-    Relation,
-)
+from headscope.page.payload_types import Bounded, CardNumber, LinkedDocument, PageCard, Relation
 from headscope.results.result import Exemplar, Result
 from headscope.results.trace import Trace
 
@@ -58,19 +52,24 @@ RELATIONS = {
 def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
     """Return the cards of all heads of the model, and their roles over the corpus.
 
-    Args:
-        results: results of one model: an analysis, and probes where there are any.
-        trace: the trace of the page.
-
     Raises:
-        InputError: the results have other layers or heads than the trace.
+        InputError: the results have other layers or heads than the trace of the page.
     """
     listed = list(results) if isinstance(results, Iterable) else [results]
     for result in listed:
         expect("evidence", result, Result, "results of headscope.analyze or headscope.open")
+        data = result.blocks.get(trace.main.name, result.dataset)
+        if "layer" not in data.coords or "head" not in data.coords:
+            continue
+        layers = {int(layer) for layer in data["layer"].values}
+        if not set(trace.layers) <= layers or data.sizes["head"] != trace.n_heads:
+            raise InputError(
+                f"evidence is of {result.model} with {len(layers)} layers × {data.sizes['head']} "
+                f"heads; the trace is of {trace.provenance.get('model')} with "
+                f"{len(trace.layers)} × {trace.n_heads}. Give a run of the same model."
+            )
     if not listed:
         raise InputError("evidence is an empty list: give at least one result.")
-    _check_shape(listed, trace)
     table = RankedTable(listed, trace.main.name)
     cards = {
         f"L{layer}H{head}": _page_card(table.card(layer, head, n_exemplars=MAX_EXEMPLARS))
@@ -78,11 +77,8 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
         for head in range(trace.n_heads)
     }
     prefix = f"{listed[0].model} · "
-    about = "; ".join(
-        dict.fromkeys(
-            f"{r.title.removeprefix(prefix)}, {r.n_documents:,} documents" for r in listed
-        )
-    )
+    runs = [f"{r.title.removeprefix(prefix)}, {r.n_documents:,} documents" for r in listed]
+    about = "; ".join(dict.fromkeys(runs))
     meanings = {
         _name(column): column.display.meaning
         for column in table.columns
@@ -95,20 +91,6 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
             if name in trace.blocks and (of_block := corpus_roles(data)) is not None:
                 roles[name] = of_block
     return Evidence({"about": about, "meanings": meanings, "cards": cards}, roles)
-
-
-def _check_shape(results: Sequence[Result], trace: Trace) -> None:
-    for result in results:
-        data = result.blocks.get(trace.main.name, result.dataset)
-        if "layer" not in data.coords or "head" not in data.coords:
-            continue
-        layers = {int(layer) for layer in data["layer"].values}
-        if not set(trace.layers) <= layers or data.sizes["head"] != trace.n_heads:
-            raise InputError(
-                f"evidence is of {result.model} with {len(layers)} layers × {data.sizes['head']} "
-                f"heads; the trace is of {trace.provenance.get('model')} with "
-                f"{len(trace.layers)} × {trace.n_heads}. Give a run of the same model."
-            )
 
 
 def _page_card(card: HeadCard) -> PageCard:
@@ -160,12 +142,7 @@ def _number(row: CardRow) -> CardNumber:
     column = row.column
     unit = "share" if column.display.is_share else column.display.units
     title = row.what if column.labels or column.name not in SHARES else column.display.short_title
-    return {
-        "name": _name(column),
-        "title": title,
-        **_bounded(row),
-        "unit": unit,
-    }
+    return {"name": _name(column), "title": title, **_bounded(row), "unit": unit}
 
 
 def _name(column: RankedVariable) -> str:

@@ -22,8 +22,6 @@ from headscope.page.payload_types import (
     EffectsPart,
     EvidencePart,
     Header,
-    HiddenPart,
-    ImagePart,
     PageHost,
     PiecePart,
     PredictionsPart,
@@ -46,38 +44,19 @@ MAX_PEAKS = 1200
 
 def add_media(part: EditedPart, media: Media, buffers: Buffers) -> None:
     """Add `images` and `sound` of a trace, where it has them."""
-    if media.images:
-        part["images"] = [_image_part(image, buffers) for image in media.images]
+    for image in media.images:
+        step = -(-max(image.shape[:2]) // LONGEST_SIDE)  # every n-th pixel of a large one
+        shown = image[::step, ::step]
+        height, width = shown.shape[:2]
+        part.setdefault("images", []).append(
+            {"width": width, "height": height, "pixels": buffers.add(shown)}
+        )
     if media.sound is not None and media.sound.size:
-        peaks = _peaks(media.sound)
-        part["sound"] = {
-            "seconds": media.seconds,
-            "count": len(peaks),
-            "peaks": buffers.add(peaks),
-        }
-
-
-def _piece_part(piece: MediaToken | None) -> PiecePart:
-    if isinstance(piece, Patch):
-        edges = [piece.top, piece.left, piece.bottom, piece.right]
-        return ["patch", piece.image, piece.row, piece.column, *edges]
-    return ["frame", piece.start, piece.end] if isinstance(piece, Frame) else None
-
-
-def _image_part(image: np.ndarray, buffers: Buffers) -> ImagePart:
-    """An image, with every n-th pixel of one that is larger than any screen."""
-    step = -(-max(image.shape[:2]) // LONGEST_SIDE)
-    shown = image[::step, ::step]
-    return {"width": shown.shape[1], "height": shown.shape[0], "pixels": buffers.add(shown)}
-
-
-def _peaks(sound: np.ndarray) -> np.ndarray:
-    """The loudest sample of each stretch, as bytes: 255 is the loudest of all."""
-    count = min(MAX_PEAKS, len(sound))
-    edges = np.linspace(0, len(sound), count + 1).astype(np.int64)[:-1]
-    loudest = np.maximum.reduceat(np.abs(sound), edges)
-    peaks: np.ndarray = np.rint(255 * loudest / max(float(loudest.max()), 1e-9)).astype(np.uint8)
-    return peaks
+        count = min(MAX_PEAKS, len(media.sound))
+        edges = np.linspace(0, len(media.sound), count + 1).astype(np.int64)[:-1]
+        loudest = np.maximum.reduceat(np.abs(media.sound), edges)  # of each stretch
+        peaks = np.rint(255 * loudest / max(float(loudest.max()), 1e-9)).astype(np.uint8)
+        part["sound"] = {"seconds": media.seconds, "count": count, "peaks": buffers.add(peaks)}
 
 
 MAX_POSITIONS = 64
@@ -112,10 +91,7 @@ def effects_part(
 ) -> EffectsPart | None:
     """Return the effect of each head on the prediction, or on the text's vector.
 
-    Args:
-        effects: of this trace.
-        other: of the trace it is compared with, for the cosine similarity of the two.
-        buffers: what to store arrays in.
+    `other` has the effects of the trace it is compared with, for their cosine similarity.
     """
     if effects is None:
         return None
@@ -125,7 +101,6 @@ def effects_part(
         return {
             "kind": "prediction",
             "position": effects.position,
-            "ablation": str(data.attrs["ablation"]),
             "candidates": [str(text) for text in data["candidate"].values],
             "before": [round(float(value), 5) for value in data["before"].values],
             "after": buffers.add_numbers(after, 2),
@@ -157,12 +132,7 @@ Step = tuple[str, Mapping[str, object] | str]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Cards and roles of a model's heads over a corpus, ready for the page.
-
-    Attributes:
-        part: as the header has it: `about`, and `cards` by head.
-        roles: what the heads of each block do over the corpus.
-    """
+    """Cards of a model's heads over a corpus, and the roles of the heads of each block."""
 
     part: EvidencePart
     roles: Mapping[str, xr.Dataset] = field(default_factory=dict)
@@ -170,19 +140,10 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Contents of a page besides its traces, and where it opens.
+    """Contents of a page besides its traces, and where it opens. See `save_page`.
 
-    Attributes:
-        titles: what to call each trace; its text, or what was changed, by default.
-        examples: which traces stand together, as A and B; all of them by default.
-        selection: where to open, as a URL fragment; the most telling head by default.
-        story: captions and selections.
-        neurons: whether queries, keys and values go along, or the layers whose do; by default
-            those of the opening head and of the story.
-        hidden: whether hidden states go along with them.
-        evidence: from a corpus run.
-        report: the address of a report on the model, which cards link to.
-        place: where the page will run, which decides what it may ask.
+    `examples` are the numbers of traces that stand together, as A and B; all of them by default.
+    `place` is where the page will run, which decides what it may ask.
     """
 
     titles: Sequence[str] | None = None
@@ -190,31 +151,38 @@ class Contents:
     selection: str = ""
     story: Sequence[Step] = ()
     neurons: bool | Sequence[int] | None = None
-    hidden: bool = False
     evidence: Evidence | None = None
     report: str | None = None
     place: PageHost = "file"
 
 
 def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> Payload:
-    """The payload of one trace, of two to compare, or of several examples.
-
-    Raises:
-        InputError: examples that are not one trace or two, a layer that is not there, or
-            weights that are not attention.
-    """
+    """The payload of one trace, of two to compare, or of several examples."""
     contents = contents or Contents()
     titles = contents.titles
     if titles is not None and len(titles) != len(traces):
         raise InputError(f"{len(titles)} titles for {len(traces)} traces: give one for each.")
-    examples = _examples(traces, contents.examples)
+    everything = [range(len(traces))]
+    examples = [tuple(e) for e in (everything if contents.examples is None else contents.examples)]
+    for example in examples:
+        if not 1 <= len(example) <= 2:
+            raise InputError(f"The explorer shows one trace or compares two; {len(example)} given.")
+    if not examples:
+        raise InputError("There is no trace to show: give at least one.")
     if titles is None:
         titles = _titles(traces, examples)
     selection = opened_at(_shown(traces, examples, contents.selection), contents.selection)
-    story: list[StoryStep] = [
-        {"caption": caption, "selection": make_step(_shown(traces, examples, step), step)}
-        for caption, step in map(_step, contents.story)
-    ]
+    story: list[StoryStep] = []
+    for step in contents.story:
+        match step:
+            case (str() as caption, (Mapping() | str()) as chosen):
+                shown = _shown(traces, examples, chosen)
+                story.append({"caption": caption, "selection": make_step(shown, chosen)})
+            case _:
+                raise InputError(
+                    f"A step of a story should be a caption and a selection, such as "
+                    f'("It rests.", {{"layer": 0, "head": 3}}), not {step!r:.80}.'
+                )
     fragments = [selection, *(step["selection"] for step in story)]
     layers = _stored_layers(traces, contents.neurons, fragments)
     buffers = Buffers()
@@ -223,13 +191,8 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
     parts: list[TracePart] = []
     for index, trace in enumerate(traces):
         other = traces[partners[index]] if index in partners else None
-        parts.append(
-            {
-                "title": titles[index],
-                **trace_part(trace, layers, buffers, evidence=contents.evidence, other=other),
-                "hidden": _hidden_part(trace, layers, buffers) if contents.hidden else {},
-            }
-        )
+        part = trace_part(trace, layers, buffers, evidence=contents.evidence, other=other)
+        parts.append({"title": titles[index], **part})
     header: Header = {
         "format": FORMAT,
         "version": VERSION,
@@ -256,14 +219,10 @@ def trace_part(
     evidence: Evidence | None = None,
     other: Trace | None = None,
 ) -> EditedPart:
-    """One trace: tokens, attention, predictions and effects.
+    """One trace: tokens, attention, predictions and effects; queries, keys and values of `layers`.
 
-    Args:
-        trace: the trace.
-        layers: those whose queries, keys and values go along.
-        buffers: what to store arrays in.
-        evidence: from a corpus run, whose roles stand for those of this text.
-        other: the trace it is compared with.
+    Roles of the `evidence`, a corpus run, stand for those of this text. `other` is the trace that
+    it is compared with.
     """
     roles = {} if evidence is None else evidence.roles
     effects = None if other is None else other.effects
@@ -295,29 +254,6 @@ def live_command(trace: Trace, other: Trace | None = None) -> str:
         if len(others) == 1 and others != texts and len(others[0]) <= LONGEST_COMMAND:
             words += ["--compare", others[0]]
     return shlex.join(words)
-
-
-def _examples(
-    traces: Sequence[Trace], examples: Sequence[Sequence[int]] | None
-) -> list[tuple[int, ...]]:
-    groups = [tuple(range(len(traces)))] if examples is None else [tuple(e) for e in examples]
-    for group in groups:
-        if not 1 <= len(group) <= 2:
-            raise InputError(f"The explorer shows one trace or compares two; {len(group)} given.")
-    if not groups:
-        raise InputError("There is no trace to show: give at least one.")
-    return groups
-
-
-def _step(given: object) -> Step:
-    """A step of a story, if it is one."""
-    match given:
-        case (str() as caption, (Mapping() | str()) as selection):
-            return caption, selection
-    raise InputError(
-        f"A step of a story should be a caption and a selection, such as "
-        f'("It rests.", {{"layer": 0, "head": 3}}), not {given!r:.80}.'
-    )
 
 
 def _shown(
@@ -357,7 +293,10 @@ def _stored_layers(
 
 def _titles(traces: Sequence[Trace], examples: Sequence[Sequence[int]]) -> list[str]:
     """The text of each trace; of two of one text, what was changed."""
-    titles = [_title(trace) for trace in traces]
+    titles = [
+        " ⏐ ".join(text.strip() for text in trace.text.texts) or str(trace.provenance.get("model"))
+        for trace in traces
+    ]
     for numbers in examples:
         if len(numbers) == 2 and titles[numbers[0]] == titles[numbers[1]]:
             changed = [traces[index].provenance.get("changed") for index in numbers]
@@ -365,23 +304,6 @@ def _titles(traces: Sequence[Trace], examples: Sequence[Sequence[int]]) -> list[
                 for index, change in zip(numbers, changed, strict=True):
                     titles[index] = str(change or AS_IT_IS)
     return titles
-
-
-def _title(trace: Trace) -> str:
-    return " ⏐ ".join(text.strip() for text in trace.text.texts) or str(
-        trace.provenance.get("model")
-    )
-
-
-def _hidden_part(trace: Trace, layers: frozenset[int], buffers: Buffers) -> dict[str, HiddenPart]:
-    """The residual stream before and after the layers."""
-    hidden: dict[str, HiddenPart] = {}
-    for stack, states in trace.stack_hidden.items():
-        kept = [s for s in range(states.sizes["state"]) if {s, s - 1} & layers]
-        if kept:
-            numbers = states.transpose("state", "query", "unit").values[kept]
-            hidden[stack] = {"states": kept, **buffers.add_numbers(numbers, 2)}
-    return hidden
 
 
 def _tokens_part(tokens: Tokens) -> TokensPart:
@@ -396,3 +318,10 @@ def _tokens_part(tokens: Tokens) -> TokensPart:
     if any(tokens.media_tokens):
         part["pieces"] = [_piece_part(piece) for piece in tokens.media_tokens]
     return part
+
+
+def _piece_part(piece: MediaToken | None) -> PiecePart:
+    if isinstance(piece, Patch):
+        edges = [piece.top, piece.left, piece.bottom, piece.right]
+        return ["patch", piece.image, piece.row, piece.column, *edges]
+    return ["frame", piece.start, piece.end] if isinstance(piece, Frame) else None

@@ -29,11 +29,7 @@ def head_statistics(
     attention that go to the `first` token, to `special` tokens, to the `previous`, `same`
     and `next` token, and `between` the two texts. Only the statistics that the block can
     have are there: no distance in cross attention, no `between` without a second text.
-
-    Args:
-        block: of a trace.
-        weights: its attention, `layer head query key`, with 0 for what is missing.
-        entropies: of the rows, `layer head query`.
+    `weights` are `layer head query key`, with 0 for what is missing; `entropies` those of rows.
     """
     n_queries, n_keys = weights.shape[2:]
     rows = weights.sum(axis=3)
@@ -56,11 +52,11 @@ def head_statistics(
     if block.name != "cross" and len(set(segments.tolist())) > 1:
         other = np.not_equal.outer(segments, np.asarray(block.key_tokens.segments))
         tables["between"] = _dot(weights, other) / _safe(total)
-    return {
-        name: [[_rounded(value, mass) for value, mass in zip(*row, strict=True)]
-               for row in zip(table, total, strict=True)]
-        for name, table in tables.items()
-    }  # fmt: skip
+    shown: dict[str, list[list[float | None]]] = {}
+    for name, table in tables.items():
+        known = np.where(total > 0, table.astype(np.float64), np.nan)
+        shown[name] = [[None if v != v else round(v, 4) for v in row] for row in known.tolist()]
+    return shown
 
 
 def _dot(weights: np.ndarray, table: np.ndarray) -> np.ndarray:
@@ -73,10 +69,6 @@ def _dot(weights: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 def _safe(total: np.ndarray) -> np.ndarray:
     return np.where(total > 0, total, 1.0)
-
-
-def _rounded(value: float, mass: float) -> float | None:
-    return round(float(value), 4) if mass > 0 else None
 
 
 def layer_vectors(block: Block, layer: int, buffers: Buffers) -> VectorsPart:
@@ -131,14 +123,9 @@ def block_part(
     roles: xr.Dataset | None,
     buffers: Buffers,
 ) -> BlockPart:
-    """A block, its numbers in buffers.
+    """A block, its numbers in buffers, with queries, keys and values of `layers`.
 
-    Args:
-        block: of a trace.
-        stacks: the names of the trace's token sequences.
-        layers: those whose queries, keys and values go along.
-        roles: what the heads do over a corpus, beside what they do in this text.
-        buffers: what to store arrays in.
+    `roles` are those over a corpus, beside the roles in this text.
     """
     array = block.attention.transpose("layer", "head", "query", "key")
     weights = np.asarray(array.values)
@@ -164,6 +151,10 @@ def block_part(
         for layer in array["layer"].values
         if int(layer) in layers and "queries" in block.data and "keys" in block.data
     ]
+    groups = None  # by layer, the group of keys and values of each head that shares one
+    if "group_of_head" in block.data.coords:
+        of_heads = [int(group) for group in block.data["group_of_head"].values]
+        groups = [of_heads] * len(weights) if len(set(of_heads)) < len(of_heads) else None
     return {
         "name": block.name,
         "queries": query_stack(block.name, stacks),
@@ -177,7 +168,7 @@ def block_part(
         "fine": fine_planes,
         "thumb": buffers.add(thumb),
         "thumb_shape": list(thumb.shape),
-        "groups": _groups(block),
+        "groups": groups,
         "statistics": head_statistics(block, known, entropies),
         "roles": roles_part(name_roles(block, entropies), roles),
         "vectors": vectors,
@@ -204,16 +195,6 @@ def _role_table(roles: xr.Dataset) -> list[list[RolePart]]:
         ]
         for row in zip(*(roles[name].values for name in ("role", "share", "queries")), strict=True)
     ]
-
-
-def _groups(block: Block) -> list[list[int]] | None:
-    """By layer, the group of keys and values that each head reads; None where each has its own."""
-    if "group_of_head" not in block.data.coords:
-        return None
-    groups = [int(group) for group in block.data["group_of_head"].values]
-    if len(set(groups)) == len(groups):
-        return None
-    return [groups] * block.attention.sizes["layer"]
 
 
 def _check_weights(

@@ -32,12 +32,6 @@ class NumbersPart(TypedDict):
     steps: int
 
 
-class HiddenPart(NumbersPart):
-    """Hidden states of a stack, and which states they are."""
-
-    states: list[int]
-
-
 class TokensPart(TypedDict):
     """Tokens of one stack."""
 
@@ -132,7 +126,6 @@ class PredictionEffects(TypedDict):
 
     kind: Literal["prediction"]
     position: int | None
-    ablation: str
     candidates: list[str]
     before: list[float]
     """Log-probabilities with all heads."""
@@ -190,10 +183,9 @@ class EditedPart(TypedDict):
 
 
 class TracePart(EditedPart):
-    """A trace with its title and hidden states."""
+    """A trace with its title."""
 
     title: str
-    hidden: dict[str, HiddenPart]
 
 
 class Bounded(TypedDict):

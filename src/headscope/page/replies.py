@@ -18,8 +18,6 @@ from headscope.results.trace import NEEDS_MODEL, Block, Trace
 
 if TYPE_CHECKING:
     from headscope.model.edits import Edit
-    from headscope.results.trace import Trace
-
 
 Reply = tuple[dict[str, object], list[bytes]]
 """A JSON object, and the buffers it names by number."""
@@ -41,10 +39,7 @@ class Replies:
         self.traces = list(traces)
 
     def reply(self, kind: str, request: Request) -> Reply:
-        """The answer to a request; `error` where there is none.
-
-        Unexpected errors are raised.
-        """
+        """The answer to a request; `error` where there is none. Unexpected errors are raised."""
         try:
             if kind not in KINDS:
                 raise UnknownName.of("request", kind, KINDS)
@@ -75,8 +70,7 @@ class Replies:
             )
         buffers = Buffers()
         layer = int(block.attention["layer"].values[row])
-        part = layer_vectors(block, layer, buffers)
-        return {"part": part}, buffers.packed
+        return {"part": layer_vectors(block, layer, buffers)}, buffers.packed
 
     def trace(self, request: Request) -> Trace:
         """The trace that a request names."""
@@ -136,13 +130,11 @@ class LiveReplies(Replies):
             edited = trace.require_origin("edit").again(trace, edits)
             title = str(edited.provenance.get("changed") or "")
             part = trace_part(edited, frozenset(), buffers)
-            parts.append({"title": title, "hidden": {}, **part})
+            parts.append({"title": title, **part})
         return {"traces": parts}, buffers.packed
 
     def effects(
-        self,
-        request: Request,
-        advance: Callable[[int, int], None] = lambda done, total: None,
+        self, request: Request, advance: Callable[[int, int], None] = lambda done, total: None
     ) -> Reply:
         """Measure the effect of each head on a prediction, and keep it beside the trace."""
         from headscope.causal.trace_effects import with_effects
@@ -161,7 +153,7 @@ class LiveReplies(Replies):
 
     def score(self, request: Request) -> Reply:
         """Explain one score as a sum over the terms of the residual stream."""
-        from headscope.causal.explain_score import ScorePosition, explain_place
+        from headscope.causal.explain_score import explain_place
 
         trace = self.trace(request)
         block = self.block(request)
@@ -171,8 +163,8 @@ class LiveReplies(Replies):
         head = whole(request, "head", block.attention.sizes["head"])
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = trace.require_origin("score")
-        place = ScorePosition(layer, head, query, key)
-        explained = explain_place(origin.model, trace.stack_tokens, origin.inputs, place)
+        tokens, inputs = trace.stack_tokens, origin.inputs
+        explained = explain_place(origin.model, tokens, inputs, layer, head, query, key)
         names, query_side, key_side = (
             explained.data[name].values.tolist() for name in ("part", "query_side", "key_side")
         )

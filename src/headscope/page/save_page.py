@@ -12,7 +12,6 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -29,26 +28,18 @@ from headscope.results.result import Result
 from headscope.results.trace import Trace
 
 
-@dataclass(frozen=True)
-class Preview:
-    """Preview of a link to a page: a sentence and a PNG picture."""
-
-    sentence: str
-    picture: bytes
-
-    def tags(self, title: str) -> str:
-        """The elements of the head."""
-        picture = f"data:image/png;base64,{base64.b64encode(self.picture).decode('ascii')}"
-        named = {
-            "og:type": "website",
-            "og:title": title,
-            "og:description": self.sentence,
-            "og:image": picture,
-        }
-        return "\n".join(
-            f'<meta property="{name}" content="{html.escape(content)}">'
-            for name, content in named.items()
-        )
+def preview_tags(title: str, sentence: str, picture: bytes) -> str:
+    """Elements of the head for previews of links to a page: a sentence and a PNG picture."""
+    named = {
+        "og:type": "website",
+        "og:title": title,
+        "og:description": sentence,
+        "og:image": f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}",
+    }
+    return "".join(
+        f'\n<meta property="{name}" content="{html.escape(content)}">'
+        for name, content in named.items()
+    )
 
 
 def html_page(
@@ -59,19 +50,13 @@ def html_page(
     data: str,
     *,
     connect: str = "",
-    preview: Preview | None = None,
+    preview: str = "",
 ) -> str:
     """A page with a policy that allows this style and this script, and no network.
 
-    Args:
-        title: plain text.
-        style: CSS.
-        body: markup, with everything that is not ours escaped.
-        script: a module, which runs when all is read. It stands before the data, so that it
-            can say when a file was cut.
-        data: elements that hold what is shown; see `data_script`.
-        connect: the addresses that the script may ask, in the policy's words: `'self'`.
-        preview: what links to the page show.
+    `body` is markup, with everything that is not ours escaped. The script, a module, runs when all
+    is read; it stands before the data (see `data_script`) to say when a file was cut. `connect`
+    names the addresses that it may ask, in the policy's words: `'self'`.
     """
     policy = "; ".join(
         [
@@ -84,7 +69,6 @@ def html_page(
             "form-action 'none'",
         ]
     )
-    tags = "" if preview is None else f"\n{preview.tags(title)}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -92,7 +76,7 @@ def html_page(
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="headscope">
-<title>{html.escape(title)}</title>{tags}
+<title>{html.escape(title)}</title>{preview}
 <link rel="icon" href="data:,">
 <style>{style}</style>
 </head>
@@ -158,7 +142,7 @@ def make_page(
     script: str = "page.js",
     style: str = STYLE,
     waiting: str = WAITING,
-    preview: Preview | None = None,
+    preview: str = "",
 ) -> str:
     """The HTML of a page that shows `payload`, the explorer's or (by its script) another's.
 
@@ -178,9 +162,7 @@ def make_page(
 def make_app(start: Mapping[str, object]) -> str:
     """The HTML of the lab, which asks the server it came from for traces.
 
-    Args:
-        start: `models`, `examples`, `text` and `limits`, as the front end's `entry/app.ts` wants
-            them.
+    `start` has `models`, `examples`, `text` and `limits`, as `web/src/entry/app.ts` reads them.
     """
     data = data_script("headscope-start", json.dumps(start, ensure_ascii=False))
     stage, script = _stage(WAITING), static_file("app.js")
@@ -202,7 +184,6 @@ def save_page(
     report: str | None = None,
     effects: bool = False,
     neurons: bool | Sequence[int] | None = None,
-    hidden: bool = False,
 ) -> None:
     """Write one HTML file that shows what every head does, and opens without a network.
 
@@ -228,7 +209,6 @@ def save_page(
             do not have it yet.
         neurons: whether queries, keys and values go along, or the layers whose do; by default
             those of the opening head and of the story.
-        hidden: whether hidden states go along with them.
     """
     listed, examples = _listed(traces)
     if effects:
@@ -240,7 +220,6 @@ def save_page(
         selection=make_step(shown, selection),
         story=story,
         neurons=neurons,
-        hidden=hidden,
         evidence=None if evidence is None else make_evidence(evidence, listed[0]),
         report=report,
     )
@@ -253,8 +232,9 @@ def page_of(payload: Payload, trace: Trace) -> str:
     short = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1].rstrip() + "…"
     n_layers, n_heads = trace.attention.shape[:2]
     said = f"What {n_layers} × {n_heads} attention heads of {payload.header['traces'][0]['model']} "
-    preview = Preview(said + f"do with “{text[:200]}”", sheet_of(trace))
-    return make_page(payload, title=f"{short} · headscope", preview=preview)
+    title = f"{short} · headscope"
+    preview = preview_tags(title, said + f"do with “{text[:200]}”", sheet_of(trace))
+    return make_page(payload, title=title, preview=preview)
 
 
 def need_trace(given: object) -> Trace:
@@ -300,8 +280,12 @@ def sheet_of(trace: Trace) -> bytes:
     sheet = np.full((n_layers * pitch, n_heads * pitch, 3), 255, dtype=np.uint8)
     for layer in range(n_layers):
         for head in range(n_heads):
+            pooled = cell_maxima(np.nan_to_num(weights[layer, head]), CELL)
+            down, across = (np.arange(CELL) * n // CELL for n in pooled.shape)
+            share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
             top, left = layer * pitch, head * pitch
-            sheet[top : top + CELL, left : left + CELL] = _heat(weights[layer, head])
+            colors = np.rint(PAPER + (INK - PAPER) * share)
+            sheet[top : top + CELL, left : left + CELL] = colors.astype(np.uint8)
     return png(sheet)
 
 
@@ -317,16 +301,6 @@ def picture_of(trace: Trace, *, css_class: str = "") -> str:
         f'width="{n_heads * pitch}" src="data:image/png;base64,{data}">'
         f"<figcaption>{text}. Run the cell again for the explorer.</figcaption></figure>"
     )
-
-
-def _heat(weights: np.ndarray) -> np.ndarray:
-    """`CELL × CELL` colors: the strongest weight under each pixel."""
-    pooled = cell_maxima(np.nan_to_num(weights), CELL)
-    across = np.arange(CELL) * pooled.shape[1] // CELL
-    down = np.arange(CELL) * pooled.shape[0] // CELL
-    share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
-    colors: np.ndarray = np.rint(PAPER + (INK - PAPER) * share).astype(np.uint8)
-    return colors
 
 
 def png(pixels: np.ndarray) -> bytes:

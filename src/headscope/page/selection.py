@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, quote
 import numpy as np
 
 from headscope.errors import InputError, UnknownName
-from headscope.heads.roles import CONTENT, RoleShares, known_weights, role_places, role_shares
+from headscope.heads.roles import CONTENT, known_weights, role_places, role_shares
 from headscope.results.trace import Block, Trace
 
 POSITIONS = ("previous_token", "next_token")
-PREFERENCE = (CONTENT, POSITIONS, ("current_token",))
+PREFERENCE: tuple[tuple[str, ...], ...] = (CONTENT, POSITIONS, ("current_token",))
 """A head that reads by content before one that reads by position, and both before one that stays
 where it is. Attention sinks and broad heads never open a page."""
 
@@ -34,13 +34,14 @@ class Look(NamedTuple):
 def first_look(block: Block, layer: int | None = None, head: int | None = None) -> Look:
     """Return the head with the strongest role that is not a sink, and the query that shows it most.
 
-    Args:
-        block: of a trace.
-        layer: only heads of this layer.
-        head: only heads of this number.
+    Only heads of this layer, or of this number, where they are given.
     """
     shares_of_roles = role_shares(block)
-    allowed = _allowed(block, layer, head)
+    allowed: np.ndarray = known_weights(block).sum((2, 3)) > 0
+    if layer is not None:
+        allowed &= (block.attention["layer"].values == layer)[:, None]
+    if head is not None:
+        allowed &= (np.arange(allowed.shape[1]) == head)[None]
     if not allowed.any():  # every one of them is switched off
         return Look(_layer(block, 0) if layer is None else layer, head or 0, None)
     for names in PREFERENCE:
@@ -50,7 +51,13 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
         if shares.max() > 0:
             role, row, number = np.unravel_index(shares.argmax(), shares.shape)
             return _look(block, int(row), int(number), names[role])
-    return _strongest(block, shares_of_roles, allowed)
+    # No head has a role: the one that comes nearest to one.
+    names = tuple(itertools.chain(*PREFERENCE))
+    shares = np.stack(
+        [np.where(allowed, np.nan_to_num(shares_of_roles.share(n)), -1.0) for n in names]
+    )
+    role, row, number = np.unravel_index(shares.argmax(), shares.shape)
+    return _look(block, int(row), int(number), names[role])
 
 
 def widest_difference(one: Block, other: Block) -> Look | None:
@@ -72,25 +79,6 @@ def widest_difference(one: Block, other: Block) -> Look | None:
         return None
     row, head = np.unravel_index(means.argmax(), means.shape)
     return Look(_layer(one, int(row)), int(head), int(apart[row, head].argmax()))
-
-
-def _allowed(block: Block, layer: int | None, head: int | None) -> np.ndarray:
-    allowed: np.ndarray = known_weights(block).sum((2, 3)) > 0
-    if layer is not None:
-        allowed &= (block.attention["layer"].values == layer)[:, None]
-    if head is not None:
-        allowed &= (np.arange(allowed.shape[1]) == head)[None]
-    return allowed
-
-
-def _strongest(block: Block, shares_of_roles: RoleShares, allowed: np.ndarray) -> Look:
-    """The head that comes nearest to a role, where none has one."""
-    names = [name for names in PREFERENCE for name in names]
-    shares = np.stack(
-        [np.where(allowed, np.nan_to_num(shares_of_roles.share(n)), -1.0) for n in names]
-    )
-    role, row, head = np.unravel_index(shares.argmax(), shares.shape)
-    return _look(block, int(row), int(head), names[role])
 
 
 def _look(block: Block, row: int, head: int, role: str) -> Look:
@@ -131,38 +119,23 @@ def make_selection(
     queries: int | Sequence[int] | None = None,
     theme: str = "auto",
 ) -> str:
-    """The fragment for these options, after a check that the trace has what they name.
-
-    Raises:
-        UnknownName: no such view, theme or block.
-        InputError: no such layer, head or token.
-    """
+    """The fragment for these options; raise UnknownName or InputError if the trace lacks a part."""
     for what, name, known in (("view", view, VIEWS), ("theme", theme, THEMES)):
         if name not in known:
             raise UnknownName.of(what, name, known)
-    step = {
-        "block": block,
-        "layer": layer,
-        "tab": VIEWS[view],
-        "theme": theme if theme != "auto" else None,
-    }
-    several = (_several(heads), _several(queries))
-    fragments = [
-        make_step(
-            [trace],
-            {n: v for n, v in {**step, "head": head, "word": word}.items() if v is not None},
-        )
-        for head, word in itertools.product(*several)
-    ]
+    step = {"block": block, "layer": layer, "tab": VIEWS[view]}
+    step["theme"] = None if theme == "auto" else theme
+    fragments = []
+    for head, word in itertools.product(_several(heads), _several(queries)):
+        chosen = {**step, "head": head, "word": word}
+        fragments.append(make_step([trace], {n: v for n, v in chosen.items() if v is not None}))
     return fragments[0]
 
 
 def make_step(traces: Sequence[Trace], step: Mapping[str, object] | str) -> str:
-    """The fragment of a selection in words: `{"layer": 3, "head": 0, "word": 8}`.
+    """The fragment of a selection in words: `{"layer": 3, "head": 0, "word": 8}`, names of `STEP`.
 
-    Args:
-        traces: what the page shows there; the first is what numbers are checked against.
-        step: names of `STEP` and their values; or a fragment, which stays as it is.
+    A fragment stays as it is. Numbers are checked against the first trace.
     """
     if isinstance(step, str):
         return step.removeprefix("#")

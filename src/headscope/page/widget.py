@@ -24,6 +24,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra.of("anywidget", "widget", "The explorer in a notebook") from error
 
+HEIGHT = 680
 MAX_OFFLINE = 8 << 20
 """Characters of an offline page that a notebook carries; of a larger one it carries a picture."""
 
@@ -41,10 +42,10 @@ class Explorer(anywidget.AnyWidget):
     header = traitlets.Unicode().tag(sync=True)
     buffers = traitlets.List(traitlets.Bytes()).tag(sync=True)
     selection = traitlets.Unicode().tag(sync=True)
-    height = traitlets.Int(680).tag(sync=True)
+    height = traitlets.Int(HEIGHT).tag(sync=True)
     static_id = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, replies: Replies, payload: Payload, *, height: int = 680) -> None:
+    def __init__(self, replies: Replies, payload: Payload, *, height: int = HEIGHT) -> None:
         self._replies = replies
         self._payload = payload
         super().__init__(
@@ -94,14 +95,9 @@ class Explorer(anywidget.AnyWidget):
         )
 
     def _answer(self, _: object, content: Mapping[str, object], __: object) -> None:
-        kind = content.get("kind")
-        if not isinstance(kind, str):
-            return
-        answer, buffers = self._replies.reply(kind, content)
-        self.send({"id": content.get("id"), **answer}, buffers=buffers)
-
-
-HEIGHT = 680
+        if isinstance(kind := content.get("kind"), str):
+            answer, buffers = self._replies.reply(kind, content)
+            self.send({"id": content.get("id"), **answer}, buffers=buffers)
 
 
 def explore(

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from headscope.atomic import atomic_folder, cache_folder
 from headscope.attention import Attention
-from headscope.batch import Axes, Sequences
+from headscope.batch import Axes
 from headscope.errors import InputError
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import word_members, word_weights
@@ -36,7 +36,7 @@ from headscope.run.batches import EncodedDocument, Encoder, token_limit
 from headscope.run.options import Over, Settings
 from headscope.run.plan import Numbered
 from headscope.text.corpus import Corpus
-from headscope.text.document import NO_PARENT, ROOT, Document, Span
+from headscope.text.document import NO_PARENT, ROOT, Document
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.tokens import align_array, is_punctuation
 
@@ -78,10 +78,6 @@ class AttentionReader:
         self.settings = Settings(max_tokens=limit, batch_tokens=batch_tokens, over=over)
         self._encoder = Encoder(model, Axes(), self.settings)
         self._start = {site.layer: self.heads.index((site.layer, 0)) for site in sites}
-        self.edges = self._edge_names()
-        """Names of the edge tokens."""
-
-    def _edge_names(self) -> tuple[str, ...]:
         document = Document("x", "x", ("x",), ((0, 1),))
         tokens = self._encoder.encode([(0, document)])[0].stacks[self.block]
         if tokens.offsets is None:
@@ -89,8 +85,9 @@ class AttentionReader:
                 f"The tokenizer of {self.model.name} does not return offsets, so tokens cannot be "
                 "joined into words. Use a fast tokenizer."
             )
-        n = min(sum(tokens.special), 2)
-        return (("first token",), ("special token",), ("first special", "last special"))[n]
+        names = (("first token",), ("special token",), ("first special", "last special"))
+        self.edges: tuple[str, ...] = names[min(sum(tokens.special), 2)]
+        """Names of the edge tokens."""
 
     def columns(self, n_words: int) -> int:
         """Return the number of columns of a sentence."""
@@ -105,7 +102,8 @@ class AttentionReader:
             numbered = list(enumerate(documents[start : start + 1024]))
             for encoded in self._encoder.encode(numbered):
                 document, stack = encoded.numbered[1], encoded.stacks[self.block]
-                words = align_array(_offsets(stack.offsets), document.spans)
+                assert stack.offsets is not None, "checked when the reader was made"
+                words = align_array(stack.offsets, document.spans)
                 content.update(repr(sorted(encoded.inputs.items())).encode())
                 content.update(f"{len(document)} {words.tolist()}".encode())
                 covered = np.zeros(len(document), dtype=bool)
@@ -126,15 +124,11 @@ class AttentionReader:
             n = len(document.numbered[1])
             yield document.numbered[0], np.zeros((n, self.columns(n), len(self.heads)), np.float32)
         for batch in self._encoder.batches([d for d in encoded if len(d.stacks[self.block])]):
-            for documents_in_memory in self._split(batch):
-                yield from self._run(documents_in_memory)
-
-    def _split(self, batch: list[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
-        longest = max(len(d.numbered[1]) for d in batch)
-        each = longest * self.columns(longest) * len(self.heads)
-        size = max(1, MAX_VALUES // max(each, 1))
-        for start in range(0, len(batch), size):
-            yield batch[start : start + size]
+            longest = max(len(d.numbered[1]) for d in batch)
+            each = longest * self.columns(longest) * len(self.heads)
+            size = max(1, MAX_VALUES // max(each, 1))  # documents in memory at once
+            for start in range(0, len(batch), size):
+                yield from self._run(batch[start : start + size])
 
     def _run(self, documents: list[EncodedDocument]) -> Iterator[tuple[int, np.ndarray]]:
         inputs, batch = self._encoder.batch(documents)
@@ -142,7 +136,9 @@ class AttentionReader:
         lengths = [len(d.numbered[1]) for d in documents]
         n, n_edges = max(lengths), len(self.edges)
         values = torch.zeros(len(documents), n, n + 2 * n_edges, len(self.heads))
-        edges = torch.from_numpy(_edges(sequences, n_edges))
+        special = sequences.special & sequences.mask
+        ends = [special.argmax(1), special.shape[1] - 1 - special[:, ::-1].argmax(1)]
+        edges = torch.from_numpy(np.stack(ends[:n_edges], axis=1))
 
         def read(attention: Attention) -> None:
             if attention.block != self.block:
@@ -166,15 +162,10 @@ class AttentionReader:
 
 
 def edge_weights(layer_data: LayerData, edges: Tensor) -> tuple[Tensor, Tensor]:
-    """Return attention between words and edge tokens.
+    """Return attention between words and edge tokens, whose positions are `document edge`.
 
-    Args:
-        layer_data: attention of one layer.
-        edges: `document edge`, the position of each edge token.
-
-    Returns:
-        `document head word edge` (to the edges: the mean over the word's tokens) and
-        `document head edge word` (from the edges: the sum).
+    The first is `document head word edge` (to the edges: the mean over the word's tokens), the
+    second `document head edge word` (from the edges: the sum).
     """
     to_words, from_words = word_members(layer_data)
     weights = layer_data.weights
@@ -183,21 +174,6 @@ def edge_weights(layer_data: LayerData, edges: Tensor) -> tuple[Tensor, Tensor]:
     shape = (*weights.shape[:2], edges.shape[1], weights.shape[3])
     rows = weights.gather(2, edges[:, None, :, None].expand(shape))
     return from_words @ columns, rows @ to_words
-
-
-def _edges(sequences: Sequences, n_edges: int) -> np.ndarray:
-    """Return `document edge`: positions of the edge tokens."""
-    n = sequences.mask.shape[1]
-    special = sequences.special & sequences.mask
-    first: np.ndarray = special.argmax(1)
-    if n_edges == 1:
-        return first.reshape(-1, 1)
-    return np.stack((first, n - 1 - special[:, ::-1].argmax(1)), axis=1)
-
-
-def _offsets(offsets: Sequence[Span] | None) -> Sequence[Span]:
-    assert offsets is not None, "checked when the reader was made"
-    return offsets
 
 
 NOT_COUNTED = -1
@@ -346,18 +322,10 @@ def open_store(
     say: Callable[[str], None] = lambda line: None,
     advance: Callable[[int], None] = lambda sentences: None,
 ) -> Store:
-    """Open the store of a model and treebank; write it if it is missing.
+    """Open the store of a model and treebank in a folder; write it if it is missing.
 
-    Args:
-        reader: reader of the model.
-        treebank: sentences.
-        surveyed: token counts of the treebank.
-        folder: folder of stores; None for the user's cache, where old ones are removed.
-        say: called with the size before the model runs.
-        advance: called with the number of sentences done.
-
-    Raises:
-        InputError: the disk lacks space.
+    `folder=None` is the user's cache, where old stores are removed. `say` gets the size before the
+    model runs, `advance` the number of sentences done. Raises InputError if the disk lacks space.
     """
     base = cache_folder() / "probes" if folder is None else folder
     base.mkdir(parents=True, exist_ok=True)

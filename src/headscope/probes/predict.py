@@ -131,7 +131,17 @@ def predict(
     parents: list[int] = []
     for sentence in document.split("sentence"):
         start, n = len(parents), len(sentence)
-        scores = _sentence_scores(scorer, reader, words, sentence)
+        has_tokens = torch.from_numpy(reader.survey([sentence]).has_tokens[0])[None]
+        attention = word_vectors = None
+        if scorer.reads_attention:
+            ((_, array),) = reader.read([(0, sentence)])
+            attention = torch.from_numpy(array)[None]
+        if words is not None:
+            word_vectors = torch.from_numpy(words.of(sentence.words))[None]
+        unknown = torch.full_like(has_tokens, -1, dtype=torch.int64)
+        with torch.inference_mode():
+            batch = ProbeBatch(has_tokens, unknown, attention, word_vectors)
+            scores = scorer(batch)[0].double().numpy()
         parents += [
             ROOT if parent == n else start + int(parent) for parent in decode(scores, decoding)
         ]
@@ -149,23 +159,6 @@ def scorer_of(probe: Probe) -> Scorer:
     )
     scorer.load({str(name): data.values for name, data in probe.parameters.data_vars.items()})
     return scorer.eval()
-
-
-def _sentence_scores(
-    scorer: Scorer, reader: AttentionReader, vectors: WordVectors | None, sentence: Document
-) -> np.ndarray:
-    """Return `word candidate`; the last candidate is ROOT."""
-    has_tokens = torch.from_numpy(reader.survey([sentence]).has_tokens[0])[None]
-    attention = words = None
-    if scorer.reads_attention:
-        ((_, array),) = reader.read([(0, sentence)])
-        attention = torch.from_numpy(array)[None]
-    if vectors is not None:
-        words = torch.from_numpy(vectors.of(sentence.words))[None]
-    targets = torch.full_like(has_tokens, -1, dtype=torch.int64)
-    batch = ProbeBatch(has_tokens, targets, attention, words)
-    with torch.inference_mode():
-        return np.asarray(scorer(batch)[0].double().numpy())
 
 
 def _checked_model(probe: Probe, model: Model) -> Model:

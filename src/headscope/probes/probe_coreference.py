@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Unpack
@@ -28,7 +29,7 @@ from headscope.run.analyze import analyze
 from headscope.run.batches import offsets_by
 from headscope.run.options import RunOptions, with_defaults
 from headscope.text.antecedents import anaphors, mention_kind
-from headscope.text.corpus import Corpus
+from headscope.text.corpus import Corpus, DerivedSource
 from headscope.text.document import Document, Mention, Unit, mention_head
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
@@ -89,29 +90,24 @@ def probe_coreference(
 
 def cut_documents(model: Model, corpus: Corpus, max_tokens: int) -> Corpus:
     """Return the corpus with each document cut to `max_tokens` tokens."""
-    source = _Beginnings(corpus, model.require_tokenizer(), max_tokens)
-    return Corpus(source, unit=corpus.unit, on_error=corpus.on_error)
+    name = f"{corpus.name}, first {max_tokens} tokens"
+    beginnings = partial(_beginnings, corpus, model.require_tokenizer(), max_tokens)
+    return Corpus(DerivedSource(name, beginnings), unit=corpus.unit, on_error=corpus.on_error)
 
 
-@dataclass(frozen=True)
-class _Beginnings:
-    """Source of the beginnings of a corpus's documents."""
-
-    corpus: Corpus
-    tokenizer: PreTrainedTokenizerBase = field(repr=False, compare=False)
-    max_tokens: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.corpus.name}, first {self.max_tokens} tokens"
-
-    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """Yield the beginnings; a document without a word that fits is omitted."""
-        special = int(self.tokenizer.num_special_tokens_to_add(pair=False))
-        for document in self.corpus.by(unit).read(report):
-            cut = shorten(document, offsets_by(self.tokenizer), self.max_tokens, special=special)
-            if len(cut):
-                yield cut
+def _beginnings(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int,
+    unit: Unit,
+    report: ReadLog,
+) -> Iterator[Document]:
+    """Yield the beginnings of documents; a document without a word that fits is omitted."""
+    special = int(tokenizer.num_special_tokens_to_add(pair=False))
+    for document in corpus.by(unit).read(report):
+        cut = shorten(document, offsets_by(tokenizer), max_tokens, special=special)
+        if len(cut):
+            yield cut
 
 
 OTHER_CANDIDATE = "other candidate"
@@ -159,53 +155,39 @@ def probe_bias(
 
 def pair_documents(pro: Corpus, anti: Corpus) -> Corpus:
     """Join both corpora, pair by pair; the other candidate becomes a mention."""
-    return Corpus(_Pairs(pro, anti), unit=pro.unit, on_error=pro.on_error)
+    name = " and ".join(Path(corpus.name).name for corpus in (pro, anti))
+    source = DerivedSource(name, partial(_pairs, name, pro, anti))
+    return Corpus(source, unit=pro.unit, on_error=pro.on_error)
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Source of the documents of sentence pairs."""
-
-    pro: Corpus
-    anti: Corpus
-
-    @property
-    def name(self) -> str:
-        pro, anti = (Path(corpus.name).name for corpus in (self.pro, self.anti))
-        return f"{pro} and {anti}"
-
-    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """Yield the two sentences of each pair."""
-        names = {
-            document.words[head].lower()
-            for corpus in (self.pro, self.anti)
-            for document in corpus
-            for mention in document.mentions
-            if mention_kind(document, head := mention_head(document, mention)) != "pronoun"
-        }
-        pairs = zip_longest(self.pro.read(report), self.anti.read(report))
-        for number, pair in enumerate(pairs):
-            for condition, document in zip(CONDITIONS, pair, strict=True):
-                if document is None:
-                    raise InputError(
-                        f"{self.name} are not pairs: document {number} of the {condition}-"
-                        "stereotyped sentences is missing. Expected the same number of sentences "
-                        "in both, in the same order."
-                    )
-                yield _with_other(document, names, condition, number)
-
-
-def _with_other(document: Document, names: set[str], condition: str, number: int) -> Document:
-    inside = {word for mention in document.mentions for word in mention.words()}
-    others = tuple(
-        Mention(f"{OTHER_CANDIDATE} {word}", ((word, word + 1),))
-        for word, form in enumerate(document.words)
-        if form.lower() in names and word not in inside
-    )
-    return replace(
-        document,
-        id=f"{number}-{condition}-{document.id}",
-        mentions=tuple(sorted((*document.mentions, *others), key=lambda mention: mention.spans)),
-        part_of=f"pair {number}",
-        meta={**document.meta, CONDITION: condition},
-    )
+def _pairs(name: str, pro: Corpus, anti: Corpus, unit: Unit, report: ReadLog) -> Iterator[Document]:
+    """Yield the two sentences of each pair; words that are candidates elsewhere are mentions."""
+    candidates = {
+        document.words[head].lower()
+        for corpus in (pro, anti)
+        for document in corpus
+        for mention in document.mentions
+        if mention_kind(document, head := mention_head(document, mention)) != "pronoun"
+    }
+    for number, pair in enumerate(zip_longest(pro.read(report), anti.read(report))):
+        for condition, document in zip(CONDITIONS, pair, strict=True):
+            if document is None:
+                raise InputError(
+                    f"{name} are not pairs: document {number} of the {condition}-stereotyped "
+                    "sentences is missing. Expected the same number of sentences in both, in the "
+                    "same order."
+                )
+            inside = {word for mention in document.mentions for word in mention.words()}
+            others = [
+                Mention(f"{OTHER_CANDIDATE} {word}", ((word, word + 1),))
+                for word, form in enumerate(document.words)
+                if form.lower() in candidates and word not in inside
+            ]
+            mentions = sorted((*document.mentions, *others), key=lambda mention: mention.spans)
+            yield replace(
+                document,
+                id=f"{number}-{condition}-{document.id}",
+                mentions=tuple(mentions),
+                part_of=f"pair {number}",
+                meta={**document.meta, CONDITION: condition},
+            )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Unpack, get_args
 
 import numpy as np
@@ -26,7 +27,7 @@ from headscope.run.analyze import analyze
 from headscope.run.batches import Encoder
 from headscope.run.options import Over, RunOptions, Settings, with_defaults
 from headscope.run.plan import axes_for, survey
-from headscope.text.corpus import Corpus
+from headscope.text.corpus import Corpus, DerivedSource
 from headscope.text.document import Document, Unit
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
@@ -69,9 +70,8 @@ def probe_dependencies(
         InputError: no document is parsed, or `min_cases` is below 1.
     """
     min_cases = whole_number("min_cases", min_cases)
-    corpus = as_corpus(corpus)
     if fold_subtypes:
-        corpus = without_subtypes(corpus)
+        corpus = without_subtypes(as_corpus(corpus))
     metrics = [
         make(punctuation=punctuation, possessive=possessive, min_cases=min_cases)
         for make in (DepAccuracy, DepOffset)
@@ -90,23 +90,12 @@ def fold_subtypes(document: Document) -> Document:
 
 def without_subtypes(corpus: Corpus) -> Corpus:
     """Return the corpus with relations without subtypes."""
-    return Corpus(_Folded(corpus), unit=corpus.unit, on_error=corpus.on_error)
+    source = DerivedSource(f"{corpus.name}, subtypes folded", partial(_folded, corpus))
+    return Corpus(source, unit=corpus.unit, on_error=corpus.on_error)
 
 
-@dataclass(frozen=True)
-class _Folded:
-    """Source of the documents of a corpus, with relations without subtypes."""
-
-    corpus: Corpus
-
-    @property
-    def name(self) -> str:
-        """Name of the corpus, with the change."""
-        return f"{self.corpus.name}, subtypes folded"
-
-    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """Yield the documents."""
-        yield from map(fold_subtypes, self.corpus.by(unit).read(report))
+def _folded(corpus: Corpus, unit: Unit, report: ReadLog) -> Iterator[Document]:
+    return map(fold_subtypes, corpus.by(unit).read(report))
 
 
 def probe_examples(

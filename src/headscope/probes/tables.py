@@ -7,9 +7,10 @@ the documents and scored on the other. Its tests against baselines are Holm-corr
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import xarray as xr
@@ -18,7 +19,7 @@ from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
 from headscope.results.display import Table, Value, percent
 from headscope.results.result import Result
-from headscope.statistics.cross_fitting import count_ties, cross_fit_score
+from headscope.statistics.cross_fitting import CrossFitScore, count_ties, cross_fit_score
 from headscope.statistics.intervals import interval
 from headscope.statistics.jackknife import pool, ratio_jackknife
 from headscope.statistics.multiple_testing import holm
@@ -65,9 +66,6 @@ class ProbeRow:
     cases: int
     layer: int
     head: int
-    direction: str | None
-    """`dependent`: the dependent attends to its parent; `head`: the parent attends to its
-    dependent. None in coreference."""
     accuracy: float
     interval: Bounds
     """95 %, over documents."""
@@ -78,12 +76,15 @@ class ProbeRow:
     ties: int | None
     """Other heads (and directions) not significantly worse than the best: paired p ≥ 0.05. None
     if too few documents have the relation for a test."""
-    visible: float | None
-    """Accuracy over the words whose target is a visible key; None in coreference."""
     baselines: Mapping[str, float]
     """`offset` for dependencies; `nearest`, `head_match`, `sieves` for coreference."""
     gains: Mapping[str, Gain]
     """Cross-fitted accuracy against each baseline."""
+    direction: str | None = None
+    """`dependent`: the dependent attends to its parent; `head`: the parent attends to its
+    dependent. None in coreference."""
+    visible: float | None = None
+    """Accuracy over the words whose target is a visible key; None in coreference."""
     offset: int | None = None
     """Best fixed offset."""
 
@@ -104,11 +105,12 @@ class ProbeTable(Table):
     is_causal: bool
     _left: ClassVar[tuple[str, ...]] = ("head", "direction")
 
-    def __getitem__(self, label: str) -> ProbeRow:
-        for row in self.rows:
-            if row.label == label:
-                return row
-        raise UnknownName.of("row", label, [row.label for row in self.rows])
+    def __getitem__(self, label: str | int) -> ProbeRow:
+        """Return the row of a relation or kind of mention, or the row of a number."""
+        labels = [row.label for row in self.rows]
+        if isinstance(label, str) and label not in labels:
+            raise UnknownName.of("row", label, labels)
+        return self.rows[labels.index(label) if isinstance(label, str) else label]
 
     def _columns(self) -> list[str]:
         """Return the names of the columns of `records`."""
@@ -162,10 +164,6 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
 
     The row `all` comes first, then the rows by gain over their baseline. Relations with too few
     cases, and relations that no head ever finds (`root`), are omitted.
-
-    Args:
-        result: result of `probe_dependencies` or `probe_coreference`.
-        block: another attention block of the model, such as `decoder`.
     """
     name = block or next(iter(result.blocks))
     data = result.block(name)
@@ -184,9 +182,10 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
         rows = _coreference(data, result.states[name], _units(result))
         is_causal, axis = False, "mention_kind"
     else:
+        names = textwrap.shorten(", ".join(map(str, data.data_vars)), 200, placeholder=" …")
         raise InputError(
-            f"This result has {', '.join(map(str, data.data_vars))[:200]}. Expected a result of "
-            "headscope.probe_dependencies, headscope.probe_coreference or headscope.probe_bias."
+            f"This result has {names}. Expected a result of headscope.probe_dependencies, "
+            "headscope.probe_coreference or headscope.probe_bias."
         )
     rows = sorted(_corrected(rows), key=lambda row: (row.label != ALL, -row.gain))
     return ProbeTable(result.title, axis, tuple(rows), is_causal)
@@ -206,29 +205,20 @@ def _dependencies(
         if not np.nanmax(values, initial=0) > 0:
             continue
         index = np.unravel_index(np.nanargmax(values), values.shape)
-        place = {
-            dim: data[dim].values[i]
-            for dim, i in zip(("direction", "layer", "head"), index, strict=True)
-        }
-        best = data.sel(relation=label, **place)
+        place = dict(zip(accuracy.dims[1:], index, strict=True))
+        best = data.sel(relation=label).isel(place)
         baseline = float(best["baseline"])
         counts = by_unit[..., number], cases[:, number]
-        score = cross_fit_score(*counts, offsets[..., number])
         rows.append(
-            ProbeRow(
+            _row(
+                best,
+                "accuracy",
+                counts,
+                {"offset": (baseline, cross_fit_score(*counts, offsets[..., number]))},
                 label=label,
                 cases=int(best["cases"]),
-                layer=int(place["layer"]),
-                head=int(place["head"]),
-                direction=str(place["direction"]),
-                accuracy=float(best["accuracy"]),
-                interval=_interval(best, "accuracy"),
-                crossfit_accuracy=score.score,
-                crossfit_interval=score.interval,
-                ties=_ties(*counts),
+                direction=str(best["direction"].item()),
                 visible=float(best["accuracy_visible"]),
-                baselines={"offset": baseline},
-                gains={"offset": Gain(score.gain, score.gain_interval, score.p)},
                 offset=int(best["baseline_offset"]) if baseline > 0 else None,
             )
         )
@@ -250,32 +240,43 @@ def _coreference(
             continue
         layer, head = np.unravel_index(np.nanargmax(values.values), values.shape)
         best = data.sel(mention_kind=label).isel(layer=layer, head=head)
-        rules = [str(rule) for rule in data["rule"].values]
         counts = right[..., number], cases[:, number]
-        scores = [
-            cross_fit_score(*counts, guesses[:, number, rule, None]) for rule in range(len(rules))
-        ]
-        rows.append(
-            ProbeRow(
-                label=label,
-                cases=int(best["coref_cases"]),
-                layer=int(best["layer"]),
-                head=int(best["head"]),
-                direction=None,
-                accuracy=float(best["coref_accuracy"]),
-                interval=_interval(best, "coref_accuracy"),
-                crossfit_accuracy=scores[0].score,
-                crossfit_interval=scores[0].interval,
-                ties=_ties(*counts),
-                visible=None,
-                baselines={rule: float(best["coref_baseline"].sel(rule=rule)) for rule in rules},
-                gains={
-                    rule: Gain(score.gain, score.gain_interval, score.p)
-                    for rule, score in zip(rules, scores, strict=True)
-                },
+        rules = {
+            str(rule): (
+                float(best["coref_baseline"].sel(rule=rule)),
+                cross_fit_score(*counts, guesses[:, number, i, None]),
             )
+            for i, rule in enumerate(data["rule"].values)
+        }
+        rows.append(
+            _row(best, "coref_accuracy", counts, rules, label=label, cases=int(best["coref_cases"]))
         )
     return rows
+
+
+def _row(
+    best: xr.Dataset,
+    variable: str,
+    counts: tuple[np.ndarray, np.ndarray],
+    baselines: Mapping[str, tuple[float, CrossFitScore]],
+    **more: Any,
+) -> ProbeRow:
+    """Return the row of the best head; `counts` are right and all cases of each unit."""
+    scores = {name: score for name, (_, score) in baselines.items()}
+    crossfit = next(iter(scores.values()))
+    tied = count_ties(ratio_jackknife(counts[0], counts[1][:, None]))
+    return ProbeRow(
+        layer=int(best["layer"]),
+        head=int(best["head"]),
+        accuracy=float(best[variable]),
+        interval=_interval(best, variable),
+        crossfit_accuracy=crossfit.score,
+        crossfit_interval=crossfit.interval,
+        ties=None if tied is None else tied - 1,  # without the best itself
+        baselines={name: value for name, (value, _) in baselines.items()},
+        gains={name: Gain(s.gain, s.gain_interval, s.p) for name, s in scores.items()},
+        **more,
+    )
 
 
 def _units(result: Result) -> np.ndarray:
@@ -290,12 +291,6 @@ def _with_all(state: xr.Dataset, name: str) -> xr.DataArray:
 def _pooled(array: xr.DataArray, units: np.ndarray, *dims: str) -> np.ndarray:
     """Return `unit …`: the sums over the buckets of each unit."""
     return pool(array.transpose("bucket", *dims).values, units)
-
-
-def _ties(right: np.ndarray, cases: np.ndarray) -> int | None:
-    """Count the heads that tie with the best, without the best itself."""
-    tied = count_ties(ratio_jackknife(right, cases[:, None]))
-    return None if tied is None else tied - 1
 
 
 def _corrected(rows: list[ProbeRow]) -> list[ProbeRow]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -70,11 +70,7 @@ def evaluate(
 ) -> xr.Dataset:
     """Score every sentence once: attachment by both decodings, and reliance on heads.
 
-    Args:
-        scorer: trained probe.
-        examples: sentences to score.
-        is_punctuation: for each sentence `word`.
-        texts: source text of each sentence.
+    `is_punctuation` and `texts` (the source text) are given for each sentence.
     """
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION_SCORES)))
     baseline = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
@@ -91,7 +87,8 @@ def evaluate(
             columns = [*range(length), scores.shape[2] - 1]
             sentence_scores = scores[row, :length][:, columns]
             target = examples.targets[number]
-            masks = _masks(target, is_punctuation[number])
+            masks = np.stack((target >= 0, target >= 0))  # words that count, by punctuation
+            masks[0] &= ~is_punctuation[number]
             counts[number] = masks.sum(1)
             baseline[number] = (masks & (right_branching(length) == target)).sum(1)
             for place, decoding in enumerate(DECODINGS):
@@ -101,23 +98,14 @@ def evaluate(
     return accuracies if not spread.n else accuracies.assign(spread.values())
 
 
-def _masks(target: np.ndarray, is_punctuation: np.ndarray) -> np.ndarray:
-    """Return `punctuation word`: true for words that count."""
-    counted = target >= 0
-    return np.stack((counted & ~is_punctuation, counted))
-
-
 def attachment(
     right: np.ndarray, baseline: np.ndarray, counts: np.ndarray, texts: Sequence[str]
 ) -> xr.Dataset:
     """Return `uas` and `right_branching` with intervals.
 
-    Args:
-        right: `sentence decoding punctuation`, words with the correct parent.
-        baseline: `sentence punctuation`, the same for right-branching.
-        counts: `sentence punctuation`, words that count.
-        texts: source text of each sentence. Intervals are over texts, because sentences of one
-            text are not independent.
+    Over `sentence decoding punctuation`: `right`, words with the correct parent; over `sentence
+    punctuation`: `baseline`, the same for right-branching, and `counts`, words that count.
+    Intervals are over source texts, because sentences of one text are not independent.
     """
     names, text_of = np.unique(np.asarray(texts), return_inverse=True)
     sums = [np.zeros((len(names), *array.shape[1:])) for array in (right, baseline, counts)]
@@ -253,20 +241,30 @@ def train_probe(
     if epochs is not None:
         whole_number("epochs", epochs)
     model = as_model(model)
-    clock = _Clock()
-    with clock.stage("read"), phase("reading treebanks", progress):
+    seconds: dict[str, dict[str, float]] = {}
+    with _timed(seconds, "read"), phase("reading treebanks", progress):
         treebanks = {"train": read_treebank(train), "dev": read_treebank(dev)}
         options = TrainingOptions(epochs or epochs_for(len(treebanks["train"].documents)))
-        words = _vectors(kind, vectors)
+        words = None
+        if kind != "attention":
+            words = vectors if isinstance(vectors, WordVectors) else load_vectors(vectors)
         original = model
         model = randomized(model, seed) if control else model
         reader = AttentionReader(model, max_tokens=max_tokens, over=over)
         surveyed = {name: reader.survey(bank.documents) for name, bank in treebanks.items()}
-    with clock.stage("attention"):
-        sources = {
-            name: _source(kind, reader, bank, surveyed[name], cache, progress)
-            for name, bank in treebanks.items()
-        }
+    sources: dict[str, AttentionSource | None] = dict.fromkeys(treebanks)
+    with _timed(seconds, "attention"):
+        for name, bank in treebanks.items():
+            if kind == "distance+words":
+                continue
+            if cache is False:
+                sources[name] = Streamed(reader, bank)
+                continue
+            folder = None if cache is True else Path(cache)
+            with closing(Meter(len(bank), shown=progress)) as meter:
+                sources[name] = open_store(
+                    reader, bank, surveyed[name], folder, say=meter.say, advance=meter.advance
+                )
     examples = {
         name: _examples(bank, surveyed[name], words, sources[name])
         for name, bank in treebanks.items()
@@ -279,10 +277,20 @@ def train_probe(
             n_edges=len(reader.edges),
             n_dimensions=words.n_dimensions if words else 0,
         )
-    with clock.stage("training"):
-        log = _train(scorer, examples["train"], options, seed, progress)
-        _warn_if_unfinished(log)
-    with clock.stage("scoring"), phase("scoring", progress):
+    if not any((target >= 0).any() for target in examples["train"].targets):
+        raise InputError("No word of the training data has both a token and a known parent.")
+    n_steps = options.epochs * len(examples["train"])
+    with _timed(seconds, "training"), closing(Meter(n_steps, shown=progress)) as meter:
+
+        def report(number: int, epoch: Epoch) -> None:
+            meter.say(
+                f"epoch {number + 1} of {options.epochs}: loss {epoch.loss:.3f} nats, "
+                f"accuracy {epoch.accuracy:.1%} ({epoch.seconds:.0f} s)"
+            )
+
+        log = fit(scorer, examples["train"], options, seed, report=report, advance=meter.advance)
+    _warn_if_unfinished(log)
+    with _timed(seconds, "scoring"), phase("scoring", progress):
         bank = treebanks["dev"]
         scores = evaluate(
             scorer,
@@ -301,7 +309,7 @@ def train_probe(
         "vectors": words.describe() if words else None,
         **{name: _counts(treebanks[name], surveyed[name], words) for name in treebanks},
         "is_streamed": cache is False,
-        "seconds": clock.seconds,
+        "seconds": seconds,
         "versions": versions(),
     }
     inputs = {
@@ -310,33 +318,12 @@ def train_probe(
     }
     if "reliance" in scores:
         scores = scores.assign_coords({"direction": ["candidate", "dependent"], **inputs})
-    return Probe(kind, _parameters(scorer, inputs), scores, _log(log), provenance)
-
-
-def _vectors(kind: Kind, vectors: WordVectors | str | Path | None) -> WordVectors | None:
-    if kind == "attention":
-        return None
-    return vectors if isinstance(vectors, WordVectors) else load_vectors(vectors)
-
-
-def _source(
-    kind: Kind,
-    reader: AttentionReader,
-    treebank: Treebank,
-    surveyed: Surveyed,
-    cache: str | Path | bool,
-    progress: bool | None,
-) -> AttentionSource | None:
-    if kind == "distance+words":
-        return None
-    if cache is False:
-        return Streamed(reader, treebank)
-    meter = Meter(len(treebank), shown=progress)
-    try:
-        folder = None if cache is True else Path(cache)
-        return open_store(reader, treebank, surveyed, folder, say=meter.say, advance=meter.advance)
-    finally:
-        meter.close()
+    columns = {name: [getattr(epoch, name) for epoch in log] for name in Epoch.__slots__}
+    epochs_log = xr.Dataset(
+        {name: ("epoch", np.array(values)) for name, values in columns.items()},
+        coords={"epoch": np.arange(1, len(log) + 1)},
+    )
+    return Probe(kind, _parameters(scorer, inputs), scores, epochs_log, provenance)
 
 
 def _examples(
@@ -354,29 +341,6 @@ def _examples(
         array = torch.from_numpy(words.of(vocabulary))
         rows = [np.array([row_of[w] for w in d.words]) for d in treebank.documents]
     return TreebankExamples(treebank.lengths, surveyed.has_tokens, parents, rows, array, source)
-
-
-def _train(
-    scorer: Scorer,
-    examples: TreebankExamples,
-    options: TrainingOptions,
-    seed: int,
-    progress: bool | None,
-) -> list[Epoch]:
-    if not any((target >= 0).any() for target in examples.targets):
-        raise InputError("No word of the training data has both a token and a known parent.")
-    meter = Meter(options.epochs * len(examples), shown=progress)
-
-    def report(number: int, epoch: Epoch) -> None:
-        meter.say(
-            f"epoch {number + 1} of {options.epochs}: loss {epoch.loss:.3f} nats, "
-            f"accuracy {epoch.accuracy:.1%} ({epoch.seconds:.0f} s)"
-        )
-
-    try:
-        return fit(scorer, examples, options, seed, report=report, advance=meter.advance)
-    finally:
-        meter.close()
 
 
 def _warn_if_unfinished(log: list[Epoch]) -> None:
@@ -433,28 +397,14 @@ def _parameters(scorer: Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:
     return data.assign_coords(coords)
 
 
-def _log(log: list[Epoch]) -> xr.Dataset:
-    values = {
-        name: ("epoch", np.array([getattr(epoch, name) for epoch in log]))
-        for name in ("loss", "accuracy", "seconds")
-    }
-    return xr.Dataset(values, coords={"epoch": np.arange(1, len(log) + 1)})
-
-
-@dataclass
-class _Clock:
-    """Wall and CPU seconds of each stage."""
-
-    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time a block of code."""
-        wall, cpu = time.perf_counter(), time.process_time()
-        try:
-            yield
-        finally:
-            self.seconds[name] = {
-                "wall": round(time.perf_counter() - wall, 2),
-                "cpu": round(time.process_time() - cpu, 2),
-            }
+@contextmanager
+def _timed(seconds: dict[str, dict[str, float]], stage: str) -> Iterator[None]:
+    """Store wall and CPU seconds of the block."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        yield
+    finally:
+        seconds[stage] = {
+            "wall": round(time.perf_counter() - wall, 2),
+            "cpu": round(time.process_time() - cpu, 2),
+        }

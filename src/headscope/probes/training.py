@@ -333,43 +333,26 @@ def make_batch(
         candidates[row, :length] = torch.from_numpy(examples.candidates[number])
         parents = torch.from_numpy(examples.targets[number])
         targets[row, :length] = torch.where(parents == length, n, parents)
-    return ProbeBatch(
-        candidates,
-        targets,
-        _attention(examples, numbers, n, scales),
-        _vectors(examples, numbers, n, scales),
-    )
-
-
-def _attention(
-    examples: TreebankExamples, numbers: Sequence[int], n: int, scales: Mapping[str, Tensor] | None
-) -> Tensor | None:
-    if examples.source is None:
-        return None
-    tables = examples.source.take(numbers)
-    length, columns, n_heads = tables[0].shape
-    padded = torch.zeros(len(numbers), n, n + columns - length, n_heads)
-    for row, table in enumerate(tables):
-        length = len(table)
-        values = torch.from_numpy(np.asarray(table, dtype=np.float32))
-        padded[row, :length, :length] = values[:, :length]
-        padded[row, :length, n:] = values[:, length:]
-    if scales is not None:
-        padded[:, :, :n] /= scales["between"]
-        padded[:, :, n:] /= scales["edges"]
-    return padded
-
-
-def _vectors(
-    examples: TreebankExamples, numbers: Sequence[int], n: int, scales: Mapping[str, Tensor] | None
-) -> Tensor | None:
-    if examples.vectors is None or examples.rows is None:
-        return None
-    padded = torch.zeros(len(numbers), n, examples.vectors.shape[1])
-    for row, number in enumerate(numbers):
-        rows = torch.from_numpy(examples.rows[number])
-        padded[row, : len(rows)] = examples.vectors[rows]
-    return padded if scales is None else padded / scales["vectors"]
+    attention = vectors = None
+    if examples.source is not None:
+        tables = examples.source.take(numbers)
+        length, columns, n_heads = tables[0].shape
+        attention = torch.zeros(len(numbers), n, n + columns - length, n_heads)
+        for row, table in enumerate(tables):
+            length = len(table)
+            values = torch.from_numpy(np.asarray(table, dtype=np.float32))
+            attention[row, :length, :length] = values[:, :length]
+            attention[row, :length, n:] = values[:, length:]
+        if scales is not None:
+            attention[:, :, :n] /= scales["between"]
+            attention[:, :, n:] /= scales["edges"]
+    if examples.vectors is not None and examples.rows is not None:
+        vectors = torch.zeros(len(numbers), n, examples.vectors.shape[1])
+        for row, number in enumerate(numbers):
+            rows = torch.from_numpy(examples.rows[number])
+            vectors[row, : len(rows)] = examples.vectors[rows]
+        vectors = vectors if scales is None else vectors / scales["vectors"]
+    return ProbeBatch(candidates, targets, attention, vectors)
 
 
 def input_scales(examples: TreebankExamples, generator: np.random.Generator) -> dict[str, Tensor]:

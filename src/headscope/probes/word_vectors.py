@@ -174,7 +174,10 @@ def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
     pieces: list[np.ndarray] = []
     width: int | None = None
     try:
-        with _opened(path) as file:
+        with path.open("rb") as start:
+            is_gzip = start.read(2) == b"\x1f\x8b"
+        opened = gzip.open if is_gzip else open
+        with opened(path, "rt", encoding="utf-8", newline="\n") as file:
             for number, line in _numbered(file):
                 word, numbers = _parse(line, width)
                 if word is None:
@@ -194,14 +197,6 @@ def _read_text(path: Path) -> tuple[list[str], np.ndarray]:
     if not words:
         raise FileFormatError(f"{str(path)!r} holds no word vectors.")
     return words, np.stack(pieces)
-
-
-def _opened(path: Path) -> TextIO:
-    with path.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-    if is_gzip:
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
-    return path.open(encoding="utf-8", newline="\n")
 
 
 def _numbered(file: TextIO) -> Iterator[tuple[int, str]]:

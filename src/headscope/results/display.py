@@ -6,9 +6,9 @@ import csv
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
 
@@ -44,18 +44,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class VariableDisplay:
-    """Display attributes of a variable.
-
-    Attributes:
-        title: heading.
-        short_title: heading of narrow columns.
-        units: units of the values.
-        format: Python format of numbers; `.1%` for shares.
-        equation: LaTeX, or an empty string.
-        paper: paper that defines it.
-        meaning: one sentence for a researcher.
-        order: position in lists.
-    """
+    """Display attributes of a variable; `meaning` is one sentence for a researcher."""
 
     title: str
     short_title: str
@@ -141,10 +130,20 @@ class Table(ABC):
     """Rows with a title. A subclass provides `records`, `_cells` and `caption`."""
 
     title: str
+    rows: tuple[Any, ...]
     _left: ClassVar[tuple[str, ...]] = ()
     """Headings of left-aligned columns, besides the first column."""
     _max_printed: ClassVar[int | None] = None
     """Rows that `print` shows; None for all."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
 
     @abstractmethod
     def records(self) -> list[dict[str, Value]]:

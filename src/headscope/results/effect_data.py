@@ -136,9 +136,6 @@ DESCRIPTION = {
 def result_of_effects(effects: xr.DataArray) -> Result:
     """Convert `headscope.effects(model, corpus)` to a result with the variable `effect`.
 
-    Args:
-        effects: effects over layer and head, of a corpus.
-
     Raises:
         InputError: the effects are on one prediction, or of sets of heads.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -96,11 +96,8 @@ def joined_steps(steps: Sequence[Sequence[object]], *, is_cross: bool) -> np.nda
 
     The first step holds the rows of the prompt, every later one the row of the last token. Keys
     after a row are 0 in it. A cache of a fixed length has columns for missing keys, which must be
-    0 and are cut off. A cache of a sliding window holds the last keys only, in its layers.
-
-    Args:
-        steps: step, layer, then `1 head query key`.
-        is_cross: the keys are another sequence, which does not grow.
+    0 and are cut off. A cache of a sliding window holds the last keys only, in its layers. In
+    cross-attention the keys do not grow.
     """
     layers = [[stacked_attention([layer]) for layer in step] for step in steps]
     shapes = {(len(step), layer.shape[1]) for step in layers for layer in step}
@@ -142,7 +139,16 @@ def looks_causal(weights: np.ndarray) -> bool:
 def stacked_attention(attention: object) -> np.ndarray:
     """Return `layer head query key`; raise InputError for other axes."""
     if isinstance(attention, Sequence):
-        layers = [_squeezed(_numpy(layer), index) for index, layer in enumerate(attention)]
+        layers = []
+        for index, given in enumerate(attention):
+            layer = _numpy(given)
+            layer = layer[0] if layer.ndim == 4 and layer.shape[0] == 1 else layer
+            if layer.ndim != 3:
+                raise InputError(
+                    f"Layer {index} of the attention has shape {layer.shape}; expected (head, "
+                    "query, key), or a batch of one: (1, head, query, key)."
+                )
+            layers.append(layer)
         if not layers:
             raise InputError(
                 "There is no attention: the sequence of layers is empty. outputs[-1] of a model is "
@@ -192,14 +198,3 @@ def check_rows(weights: np.ndarray) -> None:
             f"Attention has rows that sum to {highest:.4g}; expected 1, after the softmax. They "
             "are taken as they are."
         )
-
-
-def _squeezed(layer: np.ndarray, index: int) -> np.ndarray:
-    if layer.ndim == 4 and layer.shape[0] == 1:
-        return cast("np.ndarray", layer[0])
-    if layer.ndim != 3:
-        raise InputError(
-            f"Layer {index} of the attention has shape {layer.shape}; expected (head, query, "
-            "key), or a batch of one: (1, head, query, key)."
-        )
-    return layer

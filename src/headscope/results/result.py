@@ -20,7 +20,7 @@ from headscope.results.display import CURE, is_shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
     from pathlib import Path
 
     import pandas as pd
@@ -183,12 +183,7 @@ class Result:
             raise UnknownName.of("variable", name, map(str, data.data_vars))
         values = data[name]
         axes = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
-        for axis, label in labels.items():
-            if axis not in axes:
-                raise UnknownName.of(f"axis of {name}", axis, axes)
-            axis_labels = values[axis].values.tolist()
-            if label not in axis_labels:
-                raise UnknownName.of(axis, label, map(str, axis_labels))
+        check_labels(values, labels, axes, f"axis of {name}")
         values = values.sel(labels)
         if set(values.dims) != {"layer", "head"}:
             others = [dim for dim in values.dims if dim not in ("layer", "head")]
@@ -247,22 +242,17 @@ class Result:
             parts.append(f"{counts['truncated']:,} cut to {limit} tokens")
         if counts.get("failed"):
             parts.append(f"{counts['failed']:,} left out")
-        return ", ".join(parts) + self._dominated
-
-    @property
-    def _dominated(self) -> str:
-        """Sums that one document dominates, and the remedy."""
         shares = {
             str(name).removesuffix("_n_eff"): float(array.attrs["largest_share"])
             for name, array in self.dataset.data_vars.items()
             if "largest_share" in array.attrs
         }
         if not shares:
-            return ""
+            return ", ".join(parts)
         named = ", ".join(list(shares)[:3]) + f" and {len(shares) - 3} more" * (len(shares) > 3)
         return (
-            f"; one document holds {max(shares.values()):.0%} of {named}, and intervals say little "
-            f"of others: {CURE}"
+            f"{', '.join(parts)}; one document holds {max(shares.values()):.0%} of {named}, and "
+            f"intervals say little of others: {CURE}"
         )
 
     def __repr__(self) -> str:
@@ -378,11 +368,7 @@ class Result:
     ) -> list[Path]:
         """Write figures to files: by default all possible ones, in SVG, PDF and PNG.
 
-        Args:
-            folder: folder to write to; created if missing.
-            figures: names of figures.
-            formats: file formats of matplotlib.
-            exemplars: heads (layer, head) for `vb-exemplars`.
+        `exemplars` are heads (layer, head) for `vb-exemplars`.
         """
         from headscope.figures.papers import save_figures
 
@@ -396,14 +382,10 @@ class Result:
         heads: HeadMap | None = None,
         n_exemplars: int = 3,
     ) -> HeadCard:
-        """Return all measurements of one head.
+        """Return all measurements of one head, also of more results of the same model.
 
-        Args:
-            layer: layer, from 0.
-            head: head, from 0.
-            others: more results of the same model (`importance`, probes).
-            heads: map for the nearest heads; by default they come from `js`, if measured.
-            n_exemplars: number of highest weights to show.
+        `heads` is a map for the nearest heads; by default they come from `js`, if measured.
+        `n_exemplars` is the number of highest weights to show.
         """
         from headscope.heads.cards import make_card
 
@@ -491,15 +473,9 @@ class Result:
         title: str | None = None,
         pages: Mapping[str, str] | None = None,
     ) -> Path:
-        """Write a report: findings, figures and a card for every head in one HTML file.
+        """Write a report: findings, figures and a card for every head. See `headscope.report`.
 
-        See `headscope.report`.
-
-        Args:
-            path: file to write; it appears when complete.
-            others: more results, run folders or files of results, and trained probes.
-            title: title of the report; by default the names of the models.
-            pages: addresses of explorer pages by the model's name.
+        `others` are more results, run folders or files of results, and trained probes.
         """
         from headscope.reporting.report import report
 
@@ -536,17 +512,29 @@ INTERVAL = "_interval"
 DERIVED = (INTERVAL, "_n_eff")
 
 
+def check_labels(
+    data: xr.Dataset | xr.DataArray,
+    labels: Mapping[str, str | int],
+    axes: Iterable[Hashable],
+    noun: str,
+) -> None:
+    """Raise UnknownName for an axis that is not among `axes`, or a label it does not have."""
+    names = list(map(str, axes))
+    for axis, label in labels.items():
+        if axis not in names:
+            raise UnknownName.of(noun, axis, names)
+        known = data[axis].values.tolist()
+        if label not in known:
+            raise UnknownName.of(axis, str(label), map(str, known))
+
+
 def make_frame(
     data: xr.Dataset, names: Sequence[str], labels: Mapping[str, str | int]
 ) -> pd.DataFrame:
     """Return variables as columns, with their axes as the index, layer and head first."""
     import pandas as pd  # opening a result does not need it
 
-    for axis, label in labels.items():
-        if axis not in data.coords:
-            raise UnknownName.of("axis", axis, map(str, data.coords))
-        if label not in data[axis].values.tolist():
-            raise UnknownName.of(axis, label, map(str, data[axis].values.tolist()))
+    check_labels(data, labels, data.coords, "axis")
     data = data.sel(labels)
     variables = [str(name) for name in data.data_vars if not str(name).endswith(DERIVED)]
     for name in names:
@@ -557,7 +545,11 @@ def make_frame(
     ]
     if not chosen:
         raise InputError("This result has no variable over layer and head alone: name one.")
-    axes = {name: sorted(map(str, data[name].dims), key=_heads_first) for name in chosen}
+    order = {axis: place for place, axis in enumerate(HEADS)}
+    axes = {
+        name: sorted(map(str, data[name].dims), key=lambda axis: (order.get(axis, 2), axis))
+        for name in chosen
+    }
     first = axes[chosen[0]]
     for name in chosen:
         if not axes[name]:
@@ -577,7 +569,3 @@ def make_frame(
                 column = bounds.sel(bound=bound, drop=True).transpose(*first).to_series()
                 columns[f"{name}_{bound}"] = column
     return pd.DataFrame(columns)
-
-
-def _heads_first(axis: str) -> tuple[int, str]:
-    return (HEADS.index(axis) if axis in HEADS else len(HEADS)), axis

@@ -284,11 +284,9 @@ class Trace:
         return Trace(blocks, words, {}, {**self.provenance, "unit": "word"}, media=self.media)
 
     def with_tokens(self, tokens: Mapping[str, Tokens], media: Media | None = None) -> Trace:
-        """Return the same attention over other token sequences of the same lengths.
+        """Return the same attention over other token sequences of the same lengths, by stack.
 
-        Args:
-            tokens: token sequences by stack; other stacks keep theirs.
-            media: images and recording of their media tokens.
+        Other stacks keep their tokens. `media` are the images and recording of media tokens.
         """
         stacks = {**self.stack_tokens, **tokens}
         blocks = {
@@ -366,24 +364,18 @@ class Trace:
         )
 
     def _repr_html_(self) -> str:
+        media = [f"image of {i.shape[1]} × {i.shape[0]} pixels" for i in self.media.images]
+        media += [f"{self.media.seconds:.1f} s of sound"] * (self.media.sound is not None)
         facts = [
             ("model", self.provenance.get("model", "?")),
             ("size", f"{len(self.layers)} layers × {self.n_heads} heads"),
             ("tokens", len(self.tokens)),
             ("blocks", ", ".join(self.blocks) if len(self.blocks) > 1 else None),
-            ("media", self._media_summary()),
+            ("media", ", ".join(media) or None),
             ("vectors", "yes" if "queries" in self.main.data else "no"),
             ("text", self._shortened(200)),
         ]
         return facts_table("Trace", facts)
-
-    def _media_summary(self) -> str | None:
-        images, sound = self.media.images, self.media.sound
-        sizes = [f"image of {image.shape[1]} × {image.shape[0]} pixels" for image in images]
-        return (
-            ", ".join(sizes + [f"{self.media.seconds:.1f} s of sound"] * (sound is not None))
-            or None
-        )
 
     def _shortened(self, most: int) -> str:
         text = " / ".join(self.text.texts)
@@ -470,7 +462,6 @@ class Trace:
         story: Sequence[Step] = (),
         evidence: Result | Iterable[Result] | None = None,
         effects: bool = False,
-        hidden: bool = False,
         over: Over = "attention",
     ) -> None:
         """Write the explorer as one HTML file that works offline.
@@ -487,7 +478,6 @@ class Trace:
           `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so on; or a
           URL fragment copied from a page. `neurons` includes the layers of the story by default.
         - `effects`: store the effect of each head, which needs the model (see `with_effects`).
-        - `hidden`: include hidden states besides queries, keys and values.
         """
         from headscope.page.save_page import save_page
         from headscope.page.selection import make_selection
@@ -511,7 +501,6 @@ class Trace:
             story=story,
             evidence=evidence,
             effects=effects,
-            hidden=hidden,
         )
 
     def roles(self, block: str | None = None) -> xr.Dataset:
@@ -546,11 +535,8 @@ class Trace:
         """Return the trace with the effect of each head on a prediction, as `trace.effects`.
 
         Each head is ablated alone (zero ablation). The effects hold the log-probabilities of the
-        ten top predictions, or the vector of the text of a plain encoder. The trace must come
-        from `model.trace`, not from a file.
-
-        Args:
-            position: position of the prediction; by default the last token or mask.
+        ten top predictions, or the vector of the text of a plain encoder. The position of the
+        prediction is by default the last token or mask. The trace must come from `model.trace`.
         """
         from headscope.causal.trace_effects import with_effects
 
@@ -568,14 +554,8 @@ class Trace:
         """Measure metrics of this one input, as `analyze` does for a corpus of one document.
 
         Works for a trace of a model and for `Trace.from_arrays`. One document has no intervals.
-
-        Args:
-            metrics: "all" for those that the annotations allow, names, or metrics.
-            document: annotated document that was traced, for tags and dependencies.
-            tagset: universal tags, or those of the language.
-            null_keys: keys of null attention.
-            over: `attention`, or `norm` for norm-weighted attention of a trace made with
-                `norms=True`.
+        `document` is the annotated document that was traced, for tags and dependencies. The other
+        options are those of `analyze`; `over="norm"` needs a trace made with `norms=True`.
         """
         from headscope.run.measure import measure
 
@@ -590,7 +570,10 @@ class Trace:
         Raises:
             InputError: the trace was made without `norms=True`.
         """
-        return weigh_trace(self)
+        if is_weighed(self):
+            return self
+        blocks = {name: _weighed(block) for name, block in self.blocks.items()}
+        return replace(self, blocks=blocks, provenance={**self.provenance, "over": "norm"})
 
 
 def attention_dataset(weights: np.ndarray, layers: Sequence[int] | np.ndarray) -> xr.Dataset:
@@ -622,14 +605,6 @@ def _weighted_traces(trace: Trace, other: Trace | None, over: Over) -> list[Trac
 
 OVER = ("attention", "norm")
 """Weights of metrics and views: attention, or norm-weighted attention."""
-
-
-def weigh_trace(trace: Trace) -> Trace:
-    """See `Trace.norm_weighted`."""
-    if is_weighed(trace):
-        return trace
-    blocks = {name: _weighed(block) for name, block in trace.blocks.items()}
-    return replace(trace, blocks=blocks, provenance={**trace.provenance, "over": "norm"})
 
 
 def is_weighed(trace: Trace) -> bool:

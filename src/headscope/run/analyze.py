@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,7 +50,6 @@ from headscope.run.plan import Plan, Shard, Survey, axes_for, last_keys, survey
 from headscope.run.progress import Amount, Meter, phase
 from headscope.run.shard import ShardSums
 from headscope.text.corpus import Corpus, hold_documents
-from headscope.text.document import Document
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
 
@@ -96,42 +96,34 @@ def analyze(
         warm_up(corpus, execution.workers)
     try:
         model = model if isinstance(model, Model) else load(model)
-        return _analyze(model, corpus, metrics, execution, options)
+        with phase(f"checking {model.name}", execution.progress):
+            limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
+        settings = settings_of(options, limit)
+        metrics = list_metrics(metrics)
+        facts = facts_of(metrics)
+        corpus = as_corpus(corpus)
+        with phase(f"reading {corpus.name}", execution.progress):
+            corpus = hold_documents(corpus)
+            surveyed = survey(corpus, settings, facts)
+        with phase("planning", execution.progress):
+            plan = make_plan(model, surveyed, metrics, settings)
+            _ = plan.hash  # computed once: each checkpoint names it
+        job = _Job(model, corpus, surveyed, plan, execution)
+        if execution.out is None:
+            with tempfile.TemporaryDirectory(prefix="headscope-") as temporary:
+                return job.run(Path(temporary))
+        folder = execution.out
+        with locked(folder):
+            check_plan(folder, plan, resume=execution.resume)
+            result = finished(folder, plan)
+            if result is None:
+                result = job.run(folder)
+                with phase(f"writing {folder / RESULT_FILE}", execution.progress):
+                    result.save(folder / RESULT_FILE)
+            remove_checkpoints(folder, plan)
+        return result
     finally:
         stop_server()
-
-
-def _analyze(
-    model: Model,
-    source: Corpus | Readable,
-    metrics: str | Metric | Iterable[str | Metric],
-    execution: Execution,
-    options: RunOptions,
-) -> Result:
-    with phase(f"checking {model.name}", execution.progress):
-        limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
-    settings = settings_of(options, limit)
-    metrics = list_metrics(metrics)
-    corpus = as_corpus(source)
-    with phase(f"reading {corpus.name}", execution.progress):
-        corpus = hold_documents(corpus)
-        surveyed = survey(corpus, settings, facts_of(metrics))
-    with phase("planning", execution.progress):
-        plan = make_plan(model, surveyed, metrics, settings)
-    job = _Job(model, corpus, surveyed, plan, execution)
-    if execution.out is None:
-        with tempfile.TemporaryDirectory(prefix="headscope-") as temporary:
-            return job.run(Path(temporary))
-    folder = execution.out
-    with locked(folder):
-        check_plan(folder, plan, resume=execution.resume)
-        result = finished(folder, plan)
-        if result is None:
-            result = job.run(folder)
-            with phase(f"writing {folder / RESULT_FILE}", execution.progress):
-                result.save(folder / RESULT_FILE)
-        remove_checkpoints(folder, plan)
-    return result
 
 
 def make_plan(
@@ -142,8 +134,25 @@ def make_plan(
 ) -> Plan:
     """Make the plan of a run."""
     chosen = find_metrics(metrics, surveyed.available | {"gradients", "loss"})
-    _check_passes(model, chosen)
-    _check_over(model, chosen, settings.over)
+    with_gradients = [m.name for m in chosen if m.needs & {"gradients", "loss"}]
+    without = [m.name for m in chosen if m.name not in with_gradients and m.scope != "text"]
+    has_scalar = any(isinstance(m, Importance) and m.scalar is not None for m in chosen)
+    if with_gradients and not has_scalar:
+        model.require_objective(f"Measuring {with_gradients[0]}")
+    if with_gradients and without:
+        raise InputError(
+            f"{with_gradients[0]} is measured with a backward pass over the model's own task, and "
+            f"{without[0]} without one: run them apart (headscope.importance, headscope.analyze)."
+        )
+    if with_gradients and settings.over != "attention":
+        raise InputError(
+            f"{with_gradients[0]} is a gradient with respect to attention. Pass over='attention'."
+        )
+    if settings.over != "attention":
+        _ = model.projections  # an error if the norms of this model are unknown
+    longest = CHARACTERS_PER_TOKEN * settings.max_tokens
+    pairs = sum(min(length, longest) ** 2 for length in surveyed.lengths)
+    is_long = sum(surveyed.lengths) >= COMPILED_FROM or pairs >= COMPILED_FROM_PAIRS
     return Plan(
         describe_model(model),
         {
@@ -157,42 +166,10 @@ def make_plan(
         chosen,
         axes_for(surveyed, settings, key_classes_of(model)),
         settings,
-        is_compiled=_is_worth_compiling(surveyed, settings.max_tokens) and has_numba(),
+        is_compiled=is_long and has_numba(),
         facts=surveyed.facts,
         last_keys=last_keys(surveyed.keys, chosen),
     )
-
-
-def _is_worth_compiling(surveyed: Survey, max_tokens: int) -> bool:
-    longest = CHARACTERS_PER_TOKEN * max_tokens
-    pairs = sum(min(length, longest) ** 2 for length in surveyed.lengths)
-    return sum(surveyed.lengths) >= COMPILED_FROM or pairs >= COMPILED_FROM_PAIRS
-
-
-def _check_passes(model: Model, metrics: Sequence[Metric]) -> None:
-    """Raise if gradients lack a loss, or are combined with attention of unmasked tokens."""
-    with_gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
-    without = [m.name for m in metrics if m.name not in with_gradients and m.scope != "text"]
-    has_scalar = any(isinstance(m, Importance) and m.scalar is not None for m in metrics)
-    if with_gradients and not has_scalar:
-        model.require_objective(f"Measuring {with_gradients[0]}")
-    if with_gradients and without:
-        raise InputError(
-            f"{with_gradients[0]} is measured with a backward pass over the model's own task, and "
-            f"{without[0]} without one: run them apart (headscope.importance, headscope.analyze)."
-        )
-
-
-def _check_over(model: Model, metrics: Sequence[Metric], over: str) -> None:
-    """Raise if norms are undefined for a metric or unknown for the model."""
-    if over == "attention":
-        return
-    gradients = [m.name for m in metrics if m.needs & {"gradients", "loss"}]
-    if gradients:
-        raise InputError(
-            f"{gradients[0]} is a gradient with respect to attention. Pass over='attention'."
-        )
-    _ = model.projections
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,15 +261,25 @@ class _Job:
             raise HeadscopeError(
                 f"No document could be measured. The first, {first['id']!r}: {first['reason']}"
             )
-        _warn(report.failed, report.truncated, self.plan.settings.max_tokens)
         plan, layers = self.plan, report.layers
+        if report.failed:
+            shown = "; ".join(f"{f['id']} ({f['reason']})" for f in report.failed[:3])
+            warn(
+                f"{len(report.failed)} documents could not be measured and are left out: {shown}. "
+                "All are in result.provenance['failed']."
+            )
+        if report.truncated:
+            limit = plan.settings.max_tokens
+            warn(f"{report.truncated} documents were cut to {limit} tokens (max_tokens).")
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
         blocks = finalize_all(states, plan.metrics, plan.axes, layers, over=plan.settings.over)
         content = plan.to_dict()
+        size, seed = self.corpus.sample_size, self.corpus.seed
+        sampling = {} if size is None else {"sample": size, "seed": seed}
         provenance = {
             "model": content["model"],
-            "corpus": {**content["corpus"], **_sampling(self.corpus)},
+            "corpus": {**content["corpus"], **sampling},
             "settings": {**content["settings"], "unit": self.surveyed.unit},
             "metrics": content["metrics"],
             "not_measured": [
@@ -319,34 +306,16 @@ class _Job:
         """Return the documents of the exemplars with their tokens; reads the corpus once more."""
         if not numbers:
             return {}
-        missing = set(numbers)
-        exemplars: list[tuple[int, Document]] = []
-        for number, document in enumerate(self.corpus.read(ReadLog(self.corpus.on_error))):
-            if number in missing:
-                exemplars.append((number, document))
-            if len(exemplars) == len(missing):
-                break
+        chosen = set(numbers)
+        read = enumerate(self.corpus.read(ReadLog(self.corpus.on_error)))
+        found = (numbered for numbered in read if numbered[0] in chosen)
+        exemplars = list(itertools.islice(found, len(numbers)))
         documents: dict[int, MeasuredDocument] = {}
         for encoded in Encoder.of(self.model, self.plan).encode(exemplars):
             number, document = encoded.numbered
             shown = {stack: tokens.tokens for stack, tokens in encoded.stacks.items()}
             documents[number] = MeasuredDocument(document.id, shown)
         return documents
-
-
-def _sampling(corpus: Corpus) -> dict[str, int]:
-    return {} if corpus.sample_size is None else {"sample": corpus.sample_size, "seed": corpus.seed}
-
-
-def _warn(failed: list[dict[str, str]], truncated: int, max_tokens: int) -> None:
-    if failed:
-        shown = "; ".join(f"{f['id']} ({f['reason']})" for f in failed[:3])
-        warn(
-            f"{len(failed)} documents could not be measured and are left out: {shown}. All are "
-            "in result.provenance['failed']."
-        )
-    if truncated:
-        warn(f"{truncated} documents were cut to {max_tokens} tokens (max_tokens).")
 
 
 def worthwhile_workers(model: Model, surveyed: Survey) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,13 +21,13 @@ from headscope.batch import Axes, Batch
 from headscope.errors import InputError
 from headscope.metrics.core.contract import LayersMetric, Metric
 from headscope.metrics.core.labels import Labeler
-from headscope.model.encode import Encoded, Speller, encode_texts, joins_pairs, shifted_target
+from headscope.model.encode import Speller, encode_texts, joins_pairs, shifted_target
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.tracing import decoder_start
 from headscope.run.options import Settings
 from headscope.run.plan import Numbered, Plan, document_key, group_of
-from headscope.text.corpus import Corpus
+from headscope.text.corpus import Corpus, DerivedSource
 from headscope.text.document import Document, Span, Unit
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
@@ -127,21 +128,15 @@ class Encoder:
         encoded = encode_texts(
             self._tokenizer, texts, pairs, max_length=self._max_tokens, speller=self._speller
         )
-        if self._has_decoder:
-            return self._with_targets(documents, encoded)
-        alone = []
-        for numbered, source in zip(documents, encoded, strict=True):
-            second, tokens = self._second(numbered[1]), source.tokens
-            if second is not None:
-                tokens = tokens.joined(numbered[1].text, second)
-            stacks = {"self": tokens}
-            alone.append(EncodedDocument(numbered, stacks, {**source.inputs}, source.n_cut))
-        return alone
-
-    def _with_targets(
-        self, documents: Sequence[Numbered], encoded: Sequence[Encoded]
-    ) -> list[EncodedDocument]:
-        """Add the decoder's input to the documents of an encoder-decoder."""
+        if not self._has_decoder:
+            alone = []
+            for numbered, source in zip(documents, encoded, strict=True):
+                second, tokens = self._second(numbered[1]), source.tokens
+                if second is not None:
+                    tokens = tokens.joined(numbered[1].text, second)
+                stacks = {"self": tokens}
+                alone.append(EncodedDocument(numbered, stacks, {**source.inputs}, source.n_cut))
+            return alone
         targets = encode_texts(
             self._tokenizer,
             [document.meta.get("target", document.text) for _, document in documents],
@@ -161,8 +156,9 @@ class Encoder:
     def _second(self, document: Document) -> int | None:
         """Return the start of a segment's second span, if the tokenizer separates pairs."""
         start = document.meta.get(SECOND)
-        is_split = start is not None and not self._has_decoder and self._joins_pairs
-        return int(start) if start is not None and is_split else None
+        if start is None or self._has_decoder or not self._joins_pairs:
+            return None
+        return int(start)
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         """Yield batches of documents with similar lengths, longest first: later batches then fit
@@ -177,7 +173,8 @@ class Encoder:
             least, best = costs[-1] + lengths[end - 1] + PER_BATCH, end - 1
             for start in range(end - 2, -1, -1):
                 n, length = end - start, lengths[start]
-                if not self._fits(n, length):
+                is_small = n * length**2 * self._n_heads <= self._max_weights
+                if not is_small or n * length > self.settings.batch_tokens:
                     break
                 cost = costs[start] + n * length + PER_BATCH
                 if cost < least:
@@ -189,11 +186,6 @@ class Encoder:
             ends.append(starts[ends[-1]])
         for start, end in itertools.pairwise(reversed(ends)):
             yield row[start:end]
-
-    def _fits(self, n: int, length: int) -> bool:
-        """May a batch have n documents, the longest of this length?"""
-        is_small = n * length**2 * self._n_heads <= self._max_weights
-        return is_small and n * length <= self.settings.batch_tokens
 
     def batch(self, documents: Sequence[EncodedDocument]) -> tuple[dict[str, Tensor], Batch]:
         """Return model inputs, padded at the right, and the batch for metrics."""
@@ -290,13 +282,7 @@ def special_names(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     """Return the special tokens that a tokenizer adds to texts, in order."""
     texts = ("a", "a") if joins_pairs(tokenizer) else ("a",)
     encoding = tokenizer(*texts, return_special_tokens_mask=True)
-    ids = [
-        token
-        for token, is_special in zip(
-            encoding["input_ids"], encoding["special_tokens_mask"], strict=True
-        )
-        if is_special
-    ]
+    ids = list(itertools.compress(encoding["input_ids"], encoding["special_tokens_mask"]))
     return tuple(dict.fromkeys(tokenizer.convert_ids_to_tokens(ids)))
 
 
@@ -321,26 +307,17 @@ def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[S
     return offsets
 
 
-@dataclass(frozen=True)
-class _SegmentSource:
-    """Segments of a corpus's documents, as a source of documents."""
-
-    corpus: Corpus
-    tokenizer: PreTrainedTokenizerBase = field(repr=False, compare=False)
-    max_tokens: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.corpus.name}, segments of {self.max_tokens} tokens"
-
-    def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        """Yield a document for each segment, for any unit."""
-        added = self.tokenizer.num_special_tokens_to_add
-        special = int(added(pair=joins_pairs(self.tokenizer)))
-        for segment in segments(
-            self.corpus.read(report), offsets_by(self.tokenizer), self.max_tokens, special=special
-        ):
-            yield segment.joined()
+def _segments(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int,
+    unit: Unit,
+    report: ReadLog,
+) -> Iterator[Document]:
+    """Yield a document for each segment, for any unit."""
+    special = int(tokenizer.num_special_tokens_to_add(pair=joins_pairs(tokenizer)))
+    cut = segments(corpus.read(report), offsets_by(tokenizer), max_tokens, special=special)
+    return (segment.joined() for segment in cut)
 
 
 def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int = 128) -> Corpus:
@@ -359,5 +336,6 @@ def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int 
     whole_number("max_tokens", max_tokens)
     corpus = as_corpus(corpus, "document")
     tokenizer = as_model(model).require_tokenizer()
-    source = _SegmentSource(corpus, tokenizer, max_tokens)
+    cut = partial(_segments, corpus, tokenizer, max_tokens)
+    source = DerivedSource(f"{corpus.name}, segments of {max_tokens} tokens", cut)
     return Corpus(source, on_error=corpus.on_error, given_as="segment")

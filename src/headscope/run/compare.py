@@ -37,24 +37,29 @@ class Labeled:
 
 
 def compare(left: Result, right: Result) -> xr.Dataset:
-    """Subtract two results, left minus right, with intervals and p values.
+    """See `Result.compare`.
 
-    For two models over one corpus, or two genres under one model (`result.group`). Variables are
-    compared head by head if both models have the same layers and heads; their means over heads
-    (`…_mean`) always. Results of the same documents are paired, bucket by bucket (attribute
-    `comparison`). Overlapping corpora are not paired, so their intervals are too wide rather than
-    too narrow. `…_p` is two-sided; `…_p_adjusted` is corrected for all heads (and labels) of the
-    variable by Benjamini & Hochberg, a false discovery rate. Variability is left out if the sides
-    kept different numbers of documents, because fewer make it smaller. Metrics with unregistered
-    classes are left out, with a warning. The attribute `caution` names sums that one document
-    dominates and differences that one document drives.
+    Overlapping corpora are not paired, so their intervals are too wide rather than too narrow. The
+    attribute `caution` names sums that one document dominates and differences that one drives.
     """
     check_results(other=right)
     is_paired = is_of_same_documents(left, right)
     difference_of = paired if is_paired else unpaired
     ours, theirs = labeled_jackknives(left), labeled_jackknives(right)
-    alone = _not_comparable(left, right)
-    _warn_of_unregistered(left, right)
+    alone = {  # variables that depend on a count in which the sides differ
+        variable.name
+        for metric in registered_metrics_of(left)
+        if metric.depends_on_count and _count(left, metric.name) != _count(right, metric.name)
+        for variable in metric.variables()
+    }
+    both = [{str(m["name"]) for m in result.provenance["metrics"]} for result in (left, right)]
+    registered = [{m.name for m in registered_metrics_of(result)} for result in (left, right)]
+    unregistered = sorted((both[0] & both[1]) - (registered[0] & registered[1]))
+    if unregistered:
+        warn(
+            f"Not compared: {', '.join(unregistered)}, measured by classes that are not registered "
+            "here. Define them and call headscope.register_metric(the class) first."
+        )
     differences: dict[str, xr.DataArray] = {}
     cautions: list[str] = []
     for name, mine in ours.items():
@@ -68,7 +73,10 @@ def compare(left: Result, right: Result) -> xr.Dataset:
                 name, a, mine.jackknife, theirs[name].jackknife, is_paired=is_paired
             )
         if {*HEADS} <= {*mine.array.dims}:
-            averages = [_averaged(side[name]) for side in (ours, theirs)]
+            averages = []
+            for side in (ours[name], theirs[name]):
+                heads = tuple(side.array.dims.index(dim) for dim in HEADS)
+                averages.append(Labeled(side.array.mean(HEADS), side.jackknife.mean(heads)))
             a, b = xr.align(*(side.array for side in averages), join="inner")
             if averages[0].array.sizes == averages[1].array.sizes == a.sizes:
                 difference = difference_of(*(side.jackknife for side in averages))
@@ -78,11 +86,8 @@ def compare(left: Result, right: Result) -> xr.Dataset:
                 cautions += caution(name, a, sides[0], sides[1], is_paired=is_paired)
     if not differences:
         raise InputError("The two results have no variable in common.")
-    about = {
-        "left": left.title,
-        "right": right.title,
-        "comparison": SAME if is_paired else NOT_SAME,
-    }
+    about = {"left": left.title, "right": right.title}
+    about["comparison"] = SAME if is_paired else NOT_SAME
     if cautions:
         about["caution"] = " ".join(cautions)
     return xr.Dataset(differences, coords={"bound": list(BOUNDS)}, attrs=about)
@@ -172,41 +177,12 @@ def labeled_jackknives(
     return labeled
 
 
-def _averaged(labeled: Labeled) -> Labeled:
-    heads = tuple(labeled.array.dims.index(dim) for dim in HEADS)
-    return Labeled(labeled.array.mean(HEADS), labeled.jackknife.mean(heads))
-
-
 def _dense(jackknife: Jackknife, n: int) -> Jackknife:
     """Pad with empty buckets up to n, so that two sides can be paired."""
+    if len(jackknife.deltas) == n:
+        return jackknife
     more = [(0, n - len(jackknife.deltas)), *[(0, 0)] * (jackknife.deltas.ndim - 1)]
-    return (
-        jackknife
-        if len(jackknife.deltas) == n
-        else jackknife.changed(jackknife.value, lambda array: np.pad(array, more))
-    )
-
-
-def _not_comparable(left: Result, right: Result) -> set[str]:
-    """Return variables that depend on a count in which the sides differ."""
-    return {
-        variable.name
-        for metric in registered_metrics_of(left)
-        if metric.depends_on_count and _count(left, metric.name) != _count(right, metric.name)
-        for variable in metric.variables()
-    }
-
-
-def _warn_of_unregistered(left: Result, right: Result) -> None:
-    """Warn of metrics in both results whose classes are not registered."""
-    both = [{str(m["name"]) for m in result.provenance["metrics"]} for result in (left, right)]
-    registered = [{m.name for m in registered_metrics_of(result)} for result in (left, right)]
-    unregistered = sorted((both[0] & both[1]) - (registered[0] & registered[1]))
-    if unregistered:
-        warn(
-            f"Not compared: {', '.join(unregistered)}, measured by classes that are not registered "
-            "here. Define them and call headscope.register_metric(the class) first."
-        )
+    return jackknife.changed(jackknife.value, lambda array: np.pad(array, more))
 
 
 def _count(result: Result, metric: str) -> list[float] | None:

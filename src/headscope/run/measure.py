@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
@@ -12,7 +13,7 @@ import torch
 
 from headscope.arguments import expect
 from headscope.attention import Attention, BlockName
-from headscope.batch import Axes, Batch, NullKeys
+from headscope.batch import Axes, NullKeys
 from headscope.errors import InputError
 from headscope.metrics.core.accumulator import Accumulator
 from headscope.metrics.core.contract import Metric
@@ -21,7 +22,7 @@ from headscope.metrics.core.labels import Tagset
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics, metric_to_dict
 from headscope.model.identity import versions
 from headscope.results.result import MeasuredDocument, Result
-from headscope.results.trace import Trace, is_weighed, weigh_trace
+from headscope.results.trace import Trace, is_weighed
 from headscope.run.batches import label_batch
 from headscope.run.options import Over, Settings
 from headscope.run.plan import axes_for, survey
@@ -40,39 +41,33 @@ def measure(
     null_keys: NullKeys = "auto",
     over: Over = "attention",
 ) -> Result:
-    """Measure the metrics of one input, as `analyze` for a corpus of one (`max_tokens=None`).
-
-    Works for a trace of a model and for attention computed elsewhere (`Trace.from_arrays`). One
-    document gives no intervals.
-
-    Args:
-        trace: the trace.
-        metrics: "all" for those that the annotations allow, names, or metrics.
-        document: the annotated document that was traced, for tags, trees and mentions. In an
-            encoder-decoder both sides have its labels if both read its text.
-        tagset: universal tags or the language's own.
-        null_keys: keys of null attention.
-        over: `attention`, or `norm` for attention weighted by the norm of the projected value; the
-            trace needs `norms=True`.
-
-    Raises:
-        InputError: the trace is of another text than the document.
-    """
+    """See `Trace.measure`. In an encoder-decoder, sides that read the document have its labels."""
     expect("trace", trace, Trace, "a trace of model.trace or Trace.from_arrays")
     expect("document", document, Document | None, "the document that was traced, or None")
     settings = Settings(tagset=tagset, null_keys=null_keys, over=over)
     if over == "norm" or is_weighed(trace):
-        trace, settings = weigh_trace(trace), replace(settings, over="norm")
-    source = _plain_document(trace) if document is None else document
+        trace, settings = trace.norm_weighted(), replace(settings, over="norm")
+    whole = " ".join(trace.text.texts)
+    source = document or Document(id=whole[:60], text=whole, words=(), spans=())
     metrics = list_metrics(metrics)
     surveyed = survey(as_corpus([source]), settings, facts_of(metrics))
     chosen = find_metrics(metrics, surveyed.available)
     text = trace.text
-    special = [
-        token for token, is_special in zip(text.tokens, text.special, strict=True) if is_special
-    ]
+    special = list(itertools.compress(text.tokens, text.special))
     axes = replace(axes_for(surveyed, settings, class_names(special)), buckets_per_group=1)
-    batch = _batch(trace, source, document is not None, axes, settings)
+    stacks = {stack: [tokens] for stack, tokens in trace.stack_tokens.items()}
+    for stack, (tokens,) in stacks.items():
+        if document is not None and tokens is text:
+            stacks[stack] = [_of_document(tokens, document)]
+    is_cut = [bool(trace.provenance.get("n_cut", 0))]
+    batch = label_batch([(0, source)], stacks, axes, settings, is_cut=is_cut)
+    for stack, sequences in batch.stacks.items():
+        if sequences.ids is None:
+            # Attention computed elsewhere has no ids: tokens with the same text are equal.
+            texts = np.array(trace.stack_tokens[stack].tokens, dtype=str)
+            ids = np.unique(texts, return_inverse=True)[1].astype(np.int64)[None]
+            labeled = {**batch.stacks, stack: replace(sequences, ids=ids)}
+            batch = replace(batch, stacks=labeled)
     accumulator = Accumulator(chosen)
     with accumulator.batch(replace(batch, facts=surveyed.facts)) as read:
         for name, block in trace.blocks.items():
@@ -94,30 +89,6 @@ def measure(
     )
 
 
-def _plain_document(trace: Trace) -> Document:
-    text = " ".join(trace.text.texts)
-    return Document(id=text[:60], text=text, words=(), spans=())
-
-
-def _batch(
-    trace: Trace, document: Document, is_annotated: bool, axes: Axes, settings: Settings
-) -> Batch:
-    stacks = {}
-    for stack, tokens in trace.stack_tokens.items():
-        is_main = tokens is trace.text
-        stacks[stack] = [_of_document(tokens, document) if is_annotated and is_main else tokens]
-    is_cut = [bool(trace.provenance.get("n_cut", 0))]
-    batch = label_batch([(0, document)], stacks, axes, settings, is_cut=is_cut)
-    labeled = {
-        # Attention computed elsewhere has no ids: tokens with the same text are equal.
-        stack: replace(sequences, ids=_ids(trace.stack_tokens[stack])[None])
-        if sequences.ids is None
-        else sequences
-        for stack, sequences in batch.stacks.items()
-    }
-    return replace(batch, stacks=labeled)
-
-
 def _of_document(tokens: Tokens, document: Document) -> Tokens:
     """Return tokens with offsets in the document; raise InputError for another text."""
     second = document.meta.get(SECOND)
@@ -133,29 +104,21 @@ def _of_document(tokens: Tokens, document: Document) -> Tokens:
     return tokens
 
 
-def _ids(tokens: Tokens) -> np.ndarray:
-    return np.unique(np.array(tokens.tokens, dtype=str), return_inverse=True)[1].astype(np.int64)
-
-
-def _hash(trace: Trace) -> str:
-    digest = hashlib.sha256()
-    for block in trace.blocks.values():
-        digest.update(np.ascontiguousarray(block.attention.values).tobytes())
-    for tokens in trace.stack_tokens.values():
-        digest.update("\0".join(tokens.tokens).encode("utf-8", errors="surrogatepass"))
-    return digest.hexdigest()
-
-
 def _provenance(
     trace: Trace, metrics: Iterable[Metric], axes: Axes, settings: Settings
 ) -> dict[str, object]:
+    content = hashlib.sha256()
+    for block in trace.blocks.values():
+        content.update(np.ascontiguousarray(block.attention.values).tobytes())
+    for tokens in trace.stack_tokens.values():
+        content.update("\0".join(tokens.tokens).encode("utf-8", errors="surrogatepass"))
     return {
         "model": {"name": str(trace.provenance.get("model", "?")), **trace.provenance},
         "corpus": {
             "name": "one trace",
             "unit": "document as given",
             "documents": 1,
-            "hash": _hash(trace),
+            "hash": content.hexdigest(),
         },
         "counts": {
             "documents": 1,

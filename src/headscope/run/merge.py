@@ -12,7 +12,7 @@ from headscope.arguments import expect
 from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.accumulator import States, merge_states
-from headscope.metrics.core.contract import Metric, State
+from headscope.metrics.core.contract import Metric
 from headscope.metrics.core.finalize import finalize_all, label_states, state_of
 from headscope.metrics.core.registry import COUNTS_DOCUMENTS, metric_from_dict
 from headscope.results.result import Result
@@ -153,9 +153,22 @@ def _check_mergeable(left: Result, right: Result) -> None:
                     f"These results cannot be merged: {section} {key} is {ours!r} in one and "
                     f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
                 )
-    _check_same_metrics(
-        *({str(m["name"]): m for m in r.provenance["metrics"]} for r in (left, right))
-    )
+    mine, yours = ({str(m["name"]): m for m in r.provenance["metrics"]} for r in (left, right))
+    for name in {**mine, **yours}:
+        if name not in mine or name not in yours:
+            raise InputError(
+                f"These results cannot be merged: only one of them has {name}. Run the same "
+                "metrics on both."
+            )
+        for option in {**mine[name], **yours[name]}:
+            ours, theirs = mine[name].get(option), yours[name].get(option)
+            if ours != theirs:
+                raise InputError(
+                    f"These results cannot be merged: {name} has {option}={ours!r} in one and "
+                    f"{theirs!r} in the other."
+                )
+    if list(mine) != list(yours):
+        raise InputError("These results cannot be merged: their metrics are in another order.")
     with_facts = [metric.name for metric in metrics_of(left) if metric.facts]
     if with_facts:
         raise InputError(
@@ -167,26 +180,6 @@ def _check_mergeable(left: Result, right: Result) -> None:
         raise InputError(
             "These results are of the same corpus, or share one; merging them would count it twice."
         )
-
-
-def _check_same_metrics(
-    left: Mapping[str, Mapping[str, object]], right: Mapping[str, Mapping[str, object]]
-) -> None:
-    for name in {**left, **right}:
-        if name not in left or name not in right:
-            raise InputError(
-                f"These results cannot be merged: only one of them has {name}. Run the same "
-                "metrics on both."
-            )
-        for option in {**left[name], **right[name]}:
-            ours, theirs = left[name].get(option), right[name].get(option)
-            if ours != theirs:
-                raise InputError(
-                    f"These results cannot be merged: {name} has {option}={ours!r} in one and "
-                    f"{theirs!r} in the other."
-                )
-    if list(left) != list(right):
-        raise InputError("These results cannot be merged: their metrics are in another order.")
 
 
 def _joint_axes(left: Axes, right: Axes) -> Axes:
@@ -243,14 +236,12 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
                     bucket=data["bucket"].copy(data=buckets[data["bucket"].astype(int)])
                 )
                 data["bucket"] = data["bucket"].astype(float)
-            state = _renumbered(by_name[name], state_of(data), offset)
+            state = state_of(data)
+            for array in by_name[name].document_arrays:
+                numbers = state[array]
+                state = {**state, array: np.where(numbers < 0, numbers, numbers + offset)}
             states.setdefault(block, {})[name] = state
     return states
-
-
-def _renumbered(metric: Metric, state: State, offset: int) -> State:
-    numbers = {name: state[name] for name in metric.document_arrays}
-    return {**state, **{name: np.where(n < 0, n, n + offset) for name, n in numbers.items()}}
 
 
 def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, object]:

@@ -74,15 +74,8 @@ class Settings:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_tokens",
-            "batch_tokens",
-            "shard_characters",
-            "shard_documents",
-            "window",
-            "buckets",
-            "threads",
-        ):
+        numbers = ("max_tokens", "batch_tokens", "shard_characters", "shard_documents", "window")
+        for name in (*numbers, "buckets", "threads"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} should be a number from 1 on, not {value!r}.")

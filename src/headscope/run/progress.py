@@ -75,7 +75,18 @@ class Meter:
         self._prints = shown is True and not is_terminal
         self._bar: Progress | None = None
         if is_terminal and shown is not False:
-            self._bar = self._new_bar()
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            self._bar = Progress(
+                TextColumn("measuring"),
+                BarColumn(bar_width=12),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rates]}"),
+                console=Console(file=self._stream),
+            )
+            self._task = self._bar.add_task("", total=total, completed=done, rates="")
+            self._bar.start()
 
     def advance(self, documents: int, tokens: int = 0, characters: int = 0) -> None:
         """Advance the bar by this amount."""
@@ -102,21 +113,6 @@ class Meter:
         """Restore the terminal."""
         if self._bar is not None:
             self._bar.stop()
-
-    def _new_bar(self) -> Progress:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        bar = Progress(
-            TextColumn("measuring"),
-            BarColumn(bar_width=12),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rates]}"),
-            console=Console(file=self._stream),
-        )
-        self._task = bar.add_task("", total=self._total, completed=self._before, rates="")
-        bar.start()
-        return bar
 
     def _show(self) -> None:
         done = sum(self._under_way.values(), self._done)

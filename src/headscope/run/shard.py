@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from headscope.batch import Batch
-from headscope.errors import MetricError, TapUnsupported
+from headscope.errors import InputError, MetricError, TapUnsupported
 from headscope.metrics.core.accumulator import Accumulator, States
 from headscope.metrics.core.layer_data import load_loops
 from headscope.metrics.gradients import Importance
@@ -33,9 +33,11 @@ from headscope.model.objective import (
     with_loss,
 )
 from headscope.model.tapped import once
-from headscope.run.batches import EncodedDocument, Encoder
-from headscope.run.plan import Plan, Shard
+from headscope.run.batches import EncodedDocument, Encoder, key_classes_of, token_limit
+from headscope.run.options import Settings
+from headscope.run.plan import Plan, Shard, axes_for, survey
 from headscope.run.progress import Amount
+from headscope.text.corpus import Corpus
 
 
 def can_ask(model: Model, document: EncodedDocument) -> bool:
@@ -82,7 +84,13 @@ def question(
         is_text = torch.from_numpy(main.mask & ~main.special)
         return dict(inputs), target_labels(model, inputs, is_text, target)
     if objective == "masked":
-        return _masked(model, inputs, batch, seed)
+        text = batch.stacks["self"]
+        chosen = [
+            choose_masked(np.flatnonzero(row).tolist(), [seed, int(key * 2**53)])
+            for row, key in zip(text.mask & ~text.special, batch.keys, strict=True)
+        ]
+        ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
+        return {**inputs, "input_ids": ids}, labels
     stack, name = {
         "causal": ("self", "input_ids"),
         "seq2seq": ("decoder", "decoder_input_ids"),
@@ -92,21 +100,6 @@ def question(
     labels = torch.full_like(ids, NOTHING)
     labels[:, :-1] = torch.where(mask[:, 1:], ids[:, 1:], NOTHING)
     return dict(inputs), labels
-
-
-def _masked(
-    model: Model, inputs: Mapping[str, Tensor], batch: Batch, seed: int
-) -> tuple[dict[str, Tensor], Tensor]:
-    stack = batch.stacks["self"]
-    chosen = [
-        choose_masked(
-            np.flatnonzero(stack.mask[row] & ~stack.special[row]).tolist(),
-            [seed, int(batch.keys[row] * 2**53)],
-        )
-        for row in range(len(batch))
-    ]
-    ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
-    return {**inputs, "input_ids": ids}, labels
 
 
 MAX_KEPT = 192 << 20
@@ -215,8 +208,12 @@ def measure_shard(
     report = ShardReport()
     accumulator = Accumulator(plan.metrics, model.info.n_layers)
     encoded = []
-    for document in _encoded(encoder, plan, shard, report):
-        if document.numbered[0] in excluded:
+    for document in encoder.encode(shard.documents):
+        if all(all(tokens.special) for tokens in document.stacks.values()):
+            _fail(report, document, "it has no token of its own")
+        elif plan.reads_gradients and not can_ask(model, document):
+            _fail(report, document, "one token has no next token to predict")
+        elif document.numbered[0] in excluded:
             _fail(report, document, "worker processes died measuring it alone")
         else:
             encoded.append(document)
@@ -244,6 +241,19 @@ def measure_shard(
     return ShardSums(accumulator.states(), report)
 
 
+def encode_predictable(
+    model: Model, corpus: Corpus, max_tokens: int, batch_tokens: int = 1024
+) -> tuple[Encoder, list[EncodedDocument]]:
+    """Encode the documents in which the model has something to predict."""
+    settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
+    axes = axes_for(survey(corpus, settings), settings, key_classes_of(model))
+    encoder = Encoder(model, axes, settings)
+    documents = [d for d in encoder.encode(list(enumerate(corpus))) if can_ask(model, d)]
+    if not documents:
+        raise InputError("There is nothing to predict in these documents: give longer ones.")
+    return encoder, documents
+
+
 def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
     """Return the amount of work in these documents."""
     return Amount(
@@ -251,19 +261,6 @@ def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
         sum(document.length for document in documents),
         sum(len(document.numbered[1].text) for document in documents),
     )
-
-
-def _encoded(
-    encoder: Encoder, plan: Plan, shard: Shard, report: ShardReport
-) -> Iterator[EncodedDocument]:
-    """Tokenize the shard's documents; those with only special tokens fail."""
-    for document in encoder.encode(shard.documents):
-        if all(all(tokens.special) for tokens in document.stacks.values()):
-            _fail(report, document, "it has no token of its own")
-        elif plan.reads_gradients and not can_ask(encoder.model, document):
-            _fail(report, document, "one token has no next token to predict")
-        else:
-            yield document
 
 
 def _run(

@@ -11,7 +11,7 @@ import heapq
 import json
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from numbers import Integral
@@ -75,6 +75,14 @@ class Source(Protocol):
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """Yield the documents from the start; broken ones go to the report."""
         ...
+
+
+@dataclass(frozen=True)
+class DerivedSource:
+    """Source of documents that a function makes of another corpus; the function must pickle."""
+
+    name: str
+    documents: Callable[[Unit, ReadLog], Iterator[Document]] = field(repr=False, compare=False)
 
 
 @runtime_checkable

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, settings
-
-if TYPE_CHECKING:
-    from headscope.results.result import Result
 
 
 def analyze(
@@ -42,6 +39,7 @@ def analyze(
     warm_up(corpus, run.workers)
 
     import headscope as hs
+    from headscope.heads.cards import shown_variables
     from headscope.results.display import display_of
     from headscope.results.files import RESULT_FILE
 
@@ -61,7 +59,13 @@ def analyze(
         with phase("drawing figures", settings.progress):
             drawn = result.save_figures(out / "figures")
     counts = result.provenance["counts"]
-    means = _means(result)
+    means = {}
+    for values in shown_variables(result.dataset):
+        if "parent" in values.dims:
+            values = values.sel(parent="either")
+        if set(values.dims) == {"layer", "head"}:
+            # A mean may round to -0.0; adding 0.0 makes it 0.0.
+            means[str(values.name)] = round(float(values.mean()), 6) + 0.0
     displays = [(display_of(result[name]), value) for name, value in means.items()]
     data = {
         "model": result.model,
@@ -80,17 +84,3 @@ def analyze(
     if drawn:
         lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
     return CommandResult(data, "\n".join(lines))
-
-
-def _means(result: Result) -> dict[str, float]:
-    """Return the mean over heads of every variable with one number per head."""
-    from headscope.heads.cards import shown_variables
-
-    means = {}
-    for values in shown_variables(result.dataset):
-        if "parent" in values.dims:
-            values = values.sel(parent="either")
-        if set(values.dims) == {"layer", "head"}:
-            # A mean may round to -0.0; adding 0.0 makes it 0.0.
-            means[str(values.name)] = round(float(values.mean()), 6) + 0.0
-    return means

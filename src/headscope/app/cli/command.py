@@ -104,14 +104,10 @@ _LOADING = {
 def register(
     app: typer.Typer, command: Callable[..., CommandResult], *, example: str, name: str = ""
 ) -> None:
-    """Add a function to the command line.
+    """Add a function to the command line, as `headscope NAME` or `headscope probe NAME`.
 
-    Args:
-        app: parent: `headscope`, or `headscope probe`.
-        command: function whose parameters are the options. A dataclass parameter stands for the
-            fields of its class.
-        example: call all_parameters below the help, without `headscope`.
-        name: name of the command; by default the function's name.
+    Its parameters are the options; a dataclass parameter stands for the fields of its class. The
+    example is shown below the help.
     """
     parameters = _parameters(command)
     records = {

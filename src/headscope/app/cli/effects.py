@@ -98,14 +98,7 @@ def effects(
 def _answer(
     array: xr.DataArray, top: int, inputs: dict[str, object], estimates: xr.DataArray | None = None
 ) -> CommandResult:
-    """Return the heads with the largest effects.
-
-    Args:
-        array: exact effects.
-        top: number of heads.
-        inputs: text or corpus, for the data.
-        estimates: gradient estimates that chose the heads; None if exact effects did.
-    """
+    """Return the heads with the largest effects; `estimates` by gradient chose them, if given."""
     from headscope.causal.ablation import rank
     from headscope.results.effect_data import COSINE_DISTANCE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,20 +12,7 @@ from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult
 from headscope.app.cli.shared_options import open_results
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from headscope.heads.head_map import HeadMap
-    from headscope.results.result import Result
-
 MAX_LISTED = 6
-
-
-class _Cluster(TypedDict):
-    """Size of a cluster, in all and by layer."""
-
-    size: int
-    layers: dict[int, int]
 
 
 def map_heads(
@@ -54,6 +41,8 @@ def map_heads(
     """
     import headscope as hs
     from headscope.errors import InputError
+    from headscope.figures.papers import FIGURES
+    from headscope.figures.style import save_figure
     from headscope.heads.roles import of_probes
 
     results = open_results(runs)
@@ -72,25 +61,39 @@ def map_heads(
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
     page = out / "map.html"
     heads.save_page(page, *results, explorer=explorer)
-    figures = _draw(results, heads, out)
-    roles, clusters = _heads_by_role(heads), _clusters(heads)
+    drawn = {name: heads.figure(name) for name in ("clark-6", "clusters")}
+    for result in results:
+        for name in ("clark-1", "clark-2", "clark-3", "clark-4"):
+            if name not in drawn and all(needed in result for needed in FIGURES[name].needs):
+                drawn[name] = result.figure(name)
+    figures = [save_figure(drawn[name], out / f"{name}.png") for name in sorted(drawn)]
+    roles: dict[str, list[str]] = {}
+    clusters: dict[int, Counter[int]] = {}
+    columns = (heads.data[name].values.tolist() for name in ("role", "cluster", "layer", "head"))
+    for role, cluster, layer, head in zip(*columns, strict=True):
+        roles.setdefault(role, []).append(f"L{layer} H{head}")
+        clusters.setdefault(cluster, Counter())[layer] += 1
+    roles = dict(sorted(roles.items(), key=lambda entry: -len(entry[1])))
     data = {
         "title": heads.title,
         "stress": heads.stress,
         "page": str(page),
         "figures": [str(path) for path in figures],
         "roles": roles,
-        "clusters": clusters,
+        "clusters": [
+            {"size": layers.total(), "layers": dict(layers)}
+            for _, layers in sorted(clusters.items())
+        ],
     }
     lines = [f"{heads.title}: {heads.data.sizes['at']} heads, stress {heads.stress:.2f}"]
     width = max(len(name) for name in roles)
-    lines += [
-        f"  {name:<{width}}  {len(members):>3}  {_listed(members)}"
-        for name, members in roles.items()
-    ]
-    for number, cluster in enumerate(clusters):
-        layers = ", ".join(f"L{layer} {n}" for layer, n in cluster["layers"].items())
-        lines.append(f"  cluster {number}: {cluster['size']} heads ({layers})")
+    for name, members in roles.items():
+        more = len(members) - MAX_LISTED
+        listed = ", ".join(members[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+        lines.append(f"  {name:<{width}}  {len(members):>3}  {listed}")
+    for number, (_, sizes) in enumerate(sorted(clusters.items())):
+        layers = ", ".join(f"L{layer} {n}" for layer, n in sizes.items())
+        lines.append(f"  cluster {number}: {sizes.total()} heads ({layers})")
     lines += [f"  {heads.size_meaning}"] if heads.size_meaning else []
     lines += [f"  page     {page}", f"  figures  {out}"]
     return CommandResult(data, "\n".join(lines))
@@ -117,42 +120,3 @@ def card(
         "exemplars": [str(exemplar) for exemplar in description.exemplars],
     }
     return CommandResult(data, str(description))
-
-
-def _draw(results: list[Result], heads: HeadMap, out: Path) -> list[Path]:
-    """Draw Clark et al.'s figures whose variables the runs have."""
-    from headscope.figures.papers import FIGURES
-    from headscope.figures.style import save_figure
-
-    drawn: dict[str, Figure] = {}
-    for result in results:
-        for name in ("clark-1", "clark-2", "clark-3", "clark-4"):
-            if name not in drawn and all(needed in result for needed in FIGURES[name].needs):
-                drawn[name] = result.figure(name)
-    drawn["clark-6"] = heads.figure("clark-6")
-    drawn["clusters"] = heads.figure("clusters")
-    return [save_figure(drawn[name], out / f"{name}.png") for name in sorted(drawn)]
-
-
-def _heads_by_role(heads: HeadMap) -> dict[str, list[str]]:
-    """Return the heads of each role, the most frequent first."""
-    names: dict[str, list[str]] = {}
-    data = heads.data
-    for name, layer, head in zip(
-        data["role"].values, data["layer"].values, data["head"].values, strict=True
-    ):
-        names.setdefault(str(name), []).append(f"L{layer} H{head}")
-    return dict(sorted(names.items(), key=lambda entry: -len(entry[1])))
-
-
-def _clusters(heads: HeadMap) -> list[_Cluster]:
-    clusters: dict[int, Counter[int]] = {}
-    numbers, layers = (heads.data[name].values.tolist() for name in ("cluster", "layer"))
-    for number, layer in zip(numbers, layers, strict=True):
-        clusters.setdefault(number, Counter())[layer] += 1
-    return [{"size": sizes.total(), "layers": dict(sizes)} for _, sizes in sorted(clusters.items())]
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MAX_LISTED
-    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

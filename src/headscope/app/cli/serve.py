@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,9 +12,6 @@ from headscope.app.cli.models import load_model
 from headscope.app.cli.shared_options import find_runs, open_results
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from headscope.model.model import Model
     from headscope.results.result import Result
 
 
@@ -57,8 +53,16 @@ def serve(
         print_status(f"Loading {name} …")
         models[name] = load_model(name, device)
         _ = models[name].info  # runs the self-check before the first request
+    results: dict[str, list[Result]] = {}
+    for folder in find_runs(evidence or []):
+        (result,) = open_results([folder])
+        names = [name for name, served in models.items() if served.name == result.model]
+        if not names:
+            served_names = ", ".join(served.name for served in models.values())
+            raise InputError(f"{str(folder)!r} is a run of {result.model}; served: {served_names}.")
+        results.setdefault(names[0], []).append(result)
     limits = Limits(tokens=max_tokens, seconds=seconds)
-    service = LabService(models, text, limits, _evidence(models, evidence or []), pair, compare)
+    service = LabService(models, text, limits, results, pair, compare)
     secret = make_token() if token else ""
     listening = bind(host, port)
     address = f"http://{host}:{listening.getsockname()[1]}/"
@@ -73,18 +77,3 @@ def serve(
     finally:
         listening.close()
     return CommandResult({"address": address}, "")
-
-
-def _evidence(models: Mapping[str, Model], folders: list[Path]) -> dict[str, list[Result]]:
-    """Return the runs by the name of their model."""
-    from headscope.errors import InputError
-
-    results: dict[str, list[Result]] = {}
-    for folder in find_runs(folders):
-        (result,) = open_results([folder])
-        names = [name for name, model in models.items() if model.name == result.model]
-        if not names:
-            served = ", ".join(model.name for model in models.values())
-            raise InputError(f"{str(folder)!r} is a run of {result.model}; served: {served}.")
-        results.setdefault(names[0], []).append(result)
-    return results

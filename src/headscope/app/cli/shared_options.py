@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack, cast
 
 import typer
 
@@ -54,17 +54,13 @@ OnErrorOption = Annotated[
 ]
 
 
-WorkersOption = Annotated[
-    int | None, typer.Option(min=1, help="Worker processes; by default chosen by job size.")
-]
-ResumeOption = Annotated[bool, typer.Option(help="Continue the run in the folder, or start over.")]
-
-
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Options of every command that runs a model over a corpus."""
 
-    workers: WorkersOption = None
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; by default chosen by job size.")
+    ] = None
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="Run on this machine, or on a Ray cluster.")
     ] = "local"
@@ -74,19 +70,16 @@ class EngineOptions:
             help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT. By default Ray starts here."
         ),
     ] = None
-    resume: ResumeOption = True
+    resume: Annotated[bool, typer.Option(help="Continue the run in the folder, or start over.")] = (
+        True
+    )
     on_error: OnErrorOption = "raise"
 
     def options(self, **more: Unpack[RunOptions]) -> RunOptions:
         """Return the keyword arguments for the library call."""
-        return {
-            "workers": self.workers,
-            "engine": self.engine,
-            "address": self.address,
-            "resume": self.resume,
-            "progress": settings.progress,
-            **more,
-        }
+        names = ("workers", "engine", "address", "resume")
+        values = {name: getattr(self, name) for name in names}
+        return cast("RunOptions", {**values, "progress": settings.progress, **more})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -33,7 +33,6 @@ from headscope.metrics.core.layer_data import (
     JoinedLayers,
     LayerData,
     Reduction,
-    as_float32,
     read_reductions,
 )
 from headscope.metrics.core.registry import is_ours
@@ -161,7 +160,7 @@ class Accumulator:
         blocks: dict[str, _BufferedLayers] = {}
 
         def read(attention: Attention) -> None:
-            layer_data = LayerData(replace(attention, weights=as_float32(attention.weights)), batch)
+            layer_data = LayerData(attention.in_float32(), batch)
             if layer_data.block not in blocks:
                 blocks[layer_data.block] = _BufferedLayers(
                     self._reductions(layer_data.block), self._n_layers

@@ -264,11 +264,6 @@ def _is_same(left: Tensor, right: Tensor) -> bool:
     return torch.equal(left, right) or torch.equal(left.nan_to_num(), right.nan_to_num())
 
 
-def as_float32(weights: Tensor) -> Tensor:
-    """Return float16 and bfloat16 weights as float32: sums of distances overflow."""
-    return weights if weights.dtype in (torch.float32, torch.float64) else weights.float()
-
-
 @cache
 def has_numba() -> bool:
     """Return whether numba is installed, without importing it."""

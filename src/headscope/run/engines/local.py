@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import time
 from collections import deque
@@ -79,8 +80,6 @@ def serve(pipe: Connection) -> None:
 
 def _sendable(error: BaseException) -> BaseException:
     """Return the error if it can be pickled, otherwise one with the same message."""
-    import pickle
-
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -175,8 +174,12 @@ class _Pool:
         """Assign tasks to idle workers; return whether any worker is busy or starting."""
         for worker in self._workers:
             if worker.task is None and worker.is_ready:
-                task = self._next(shards)
-                if task is None:
+                shard = None if self._again else next(shards, None)
+                if self._again:
+                    task = self._again.popleft()
+                elif shard is not None:
+                    task = Task(shard, self._store.path(shard.id), self._store.key(shard.id))
+                else:
                     continue
                 worker.task, worker.documents = task, []
                 worker.last_message = time.monotonic()
@@ -186,16 +189,6 @@ class _Pool:
                     continue
         return any(worker.task is not None or not worker.is_ready for worker in self._workers)
 
-    def _next(self, shards: Iterator[Shard]) -> Task | None:
-        if self._again:
-            return self._again.popleft()
-        shard = next(shards, None)
-        return (
-            None
-            if shard is None
-            else Task(shard, self._store.path(shard.id), self._store.key(shard.id))
-        )
-
     def _waiting(self) -> list[_Worker]:
         by_pipe = {worker.pipe: worker for worker in self._workers}
         ready = [by_pipe[pipe] for pipe in wait(list(by_pipe), SILENCE) if pipe in by_pipe]
@@ -203,20 +196,16 @@ class _Pool:
             is_silent = time.monotonic() - worker.last_message >= SILENCE
             if is_silent and worker not in ready and (worker.task or not worker.is_ready):
                 worker.last_message = time.monotonic()
-                self._report(worker)
+                pid = worker.process.pid
+                hint = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
+                if is_stopped(pid):
+                    hint = f"It is stopped: `kill -CONT {pid}` resumes it, `kill -KILL {pid}` "
+                    hint += "replaces it"
+                doing = (
+                    f"at documents {worker.documents}" if worker.task else "while it was starting"
+                )
+                warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
         return ready
-
-    def _report(self, worker: _Worker) -> None:
-        """Warn of a worker without messages; it may be stopped, or slow."""
-        pid = worker.process.pid
-        if is_stopped(pid):
-            hint = f"It is stopped: `kill -CONT {pid}` resumes it, `kill -KILL {pid}` replaces it"
-        else:
-            hint = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
-        doing = (
-            "while it was starting" if worker.task is None else f"at documents {worker.documents}"
-        )
-        warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
 
     def _hear(self, worker: _Worker) -> None:
         worker.last_message = time.monotonic()

@@ -1,25 +1,25 @@
-"""`headscope demo`: one page with a tour of both packaged models, and a report."""
+"""Measure both packaged models over the bundled corpus; write one page with a tour, and a report.
+
+python examples/demo.py -o demo [--workers N] [--no-resume] [--quiet]
+"""
 
 from __future__ import annotations
 
+import argparse
 import html
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, print_status, settings
+import headscope as hs
 from headscope.atomic import atomic_path
 from headscope.errors import RunMismatch
+from headscope.page.payload import Step
 from headscope.run.engines.processes import n_cores, sigint_held
-
-if TYPE_CHECKING:
-    from headscope.model.model import Model
-    from headscope.page.payload import Step
-    from headscope.results.result import Result
+from headscope.run.progress import phase
 
 PAGE_STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --line: #e4e1d8; --quiet: #56606b;
@@ -145,32 +145,28 @@ N_SEGMENTS = 8
 """Segments for importance, whose backward passes take longest."""
 
 
-def demo(
-    out: options.OutOption = Path("demo"),
-    workers: options.WorkersOption = None,
-    resume: options.ResumeOption = True,
-) -> CommandResult:
-    """Measure both packaged models over the bundled corpus; write one page and a report."""
-    import headscope as hs
-
+def demo(out: Path, workers: int | None = None, *, resume: bool = True, quiet: bool = False) -> str:
+    """Write all pages to a folder and return where to look."""
+    progress = False if quiet else None
     out.mkdir(parents=True, exist_ok=True)
-    print_status("Measuring two models over the bundled corpus: about a minute")
+    if not quiet:
+        print("Measuring two models over the bundled corpus: about a minute", file=sys.stderr)
     traces, results = {}, {}
     with _second_process(out, workers, resume=resume) as wait_for_other_half:
         for job in reversed(JOBS):
-            with _phase(f"{job.alias}: loading"):
+            with phase(f"{job.alias}: loading", progress):
                 model = hs.load(job.alias)
-            runs = _ModelRuns(model, out / job.alias, workers, resume)
+            runs = _ModelRuns(model, out / job.alias, workers, resume, progress)
             measured = runs.measure()
-            with _phase(f"{job.alias}: effect of each head on its text"):
+            with phase(f"{job.alias}: effect of each head on its text", progress):
                 traces[job.alias] = model.trace(job.text, job.pair, effects=True)
-            with _phase(f"{job.alias}: measuring"):
+            with phase(f"{job.alias}: measuring", progress):
                 wait_for_other_half()
             results[job.alias] = [*measured, *runs.importance()]
     pages = {}
     for job in JOBS:
         page = out / f"{job.alias}.html"
-        with _phase(f"{job.alias}: its page"):
+        with phase(f"{job.alias}: its page", progress):
             hs.save_page(
                 traces[job.alias],
                 page,
@@ -180,30 +176,18 @@ def demo(
                 report="report.html",
             )
         pages[results[job.alias][0].model] = page.name
-    with _phase("the report"):
+    with phase("the report", progress):
         all_results = [result for job in JOBS for result in results[job.alias]]
         report = hs.report(all_results, out / "report.html", pages=pages)
     index = out / "index.html"
     stories = {f"{job.alias}.html": job.title for job in JOBS}
     with atomic_path(index) as path:
         path.write_text(make_demo_page(stories, report.name), encoding="utf-8")
-    data = {
-        "page": str(index),
-        "report": str(report),
-        "stories": [str(out / name) for name in stories],
-    }
-    text = (
+    return (
         f"Open {index} in a browser: the heads of two models. The page works offline.\n"
         f"One click from there, or {report}: every head, measured.\n"
         f"The numbers are in {out} too: headscope.open reads every result.nc."
     )
-    return CommandResult(data, text)
-
-
-def _phase(name: str) -> AbstractContextManager[None]:
-    from headscope.run.progress import phase
-
-    return phase(name, settings.progress)
 
 
 @contextmanager
@@ -233,11 +217,9 @@ def _second_process(
 
 def _measure_half(out: Path) -> None:
     """Measure all models but the last, and the importance of all."""
-    import headscope as hs
-
     with suppress(Exception):  # the first process raises the same error
         for job in JOBS:
-            runs = _ModelRuns(hs.load(job.alias), out / job.alias, 1, resume=True)
+            runs = _ModelRuns(hs.load(job.alias), out / job.alias, 1, resume=True, progress=False)
             if job is not JOBS[-1]:
                 runs.measure()
             runs.importance()
@@ -247,15 +229,14 @@ def _measure_half(out: Path) -> None:
 class _ModelRuns:
     """Runs of one model over the bundled corpus, one folder each."""
 
-    model: Model
+    model: hs.Model
     out: Path
     workers: int | None
     resume: bool
+    progress: bool | None
 
-    def measure(self) -> list[Result]:
+    def measure(self) -> list[hs.Result]:
         """Measure all metrics and heads as classifiers."""
-        import headscope as hs
-
         sentences, documents = hs.demo_corpus("sentence"), hs.demo_corpus("document")
         return [
             self._run("metrics", hs.analyze, sentences, ["all", "js"]),
@@ -263,22 +244,31 @@ class _ModelRuns:
             self._run("coreference", hs.probe_coreference, documents),
         ]
 
-    def importance(self) -> list[Result]:
+    def importance(self) -> list[hs.Result]:
         """Measure gradient importance, if the model has a loss."""
-        import headscope as hs
-
         if self.model.info.objective is None:
             return []
         documents = hs.demo_corpus("document")
         segments = hs.cut_segments(self.model, documents, 128).sample(N_SEGMENTS, 0)
         return [self._run("importance", hs.importance, segments)]
 
-    def _run(self, name: str, measure: Callable[..., Result], *arguments: object) -> Result:
+    def _run(self, name: str, measure: Callable[..., hs.Result], *arguments: object) -> hs.Result:
         folder = self.out / name
         running = {"out": folder, "workers": self.workers, "progress": False}
-        with _phase(f"{self.out.name}: {name}"):
+        with phase(f"{self.out.name}: {name}", self.progress):
             try:
                 return measure(self.model, *arguments, **running, resume=self.resume)
             except RunMismatch:
-                print_status(f"{folder} was measured by another version; measuring it again")
+                if self.progress is not False:
+                    print(f"{folder} is of another version; measuring it again", file=sys.stderr)
                 return measure(self.model, *arguments, **running, resume=False)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", "--out", type=Path, default=Path("demo"), help="where to write")
+    parser.add_argument("--workers", type=int, help="worker processes; by default by job size")
+    parser.add_argument("--no-resume", action="store_true", help="measure complete runs again")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    chosen = parser.parse_args()
+    print(demo(chosen.out, chosen.workers, resume=not chosen.no_resume, quiet=chosen.quiet))
