@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from headscope.lazy import Tensor
 
 BlockName = Literal["self", "encoder", "decoder", "cross", "text", "vision", "audio"]
 """Attention block of the model.

@@ -67,11 +67,11 @@ def explain_score(
             that are more than q·k, layers that do not add up), with the reason.
     """
     model = as_model(model)
-    place = ScorePosition(layer, head, query, key)
-    _site(model, place)
+    position = ScorePosition(layer, head, query, key)
+    _site(model, position)
     main = model.wiring.main_block()
     stacks, inputs = read_text(model, text, None, None if main == "self" else text)
-    return explain_place(model, stacks, inputs, place)
+    return explain_position(model, stacks, inputs, position)
 
 
 class ScorePosition(NamedTuple):
@@ -83,12 +83,15 @@ class ScorePosition(NamedTuple):
     key: int
 
 
-def explain_place(
-    model: Model, stacks: Mapping[str, Tokens], inputs: Mapping[str, object], place: ScorePosition
+def explain_position(
+    model: Model,
+    stacks: Mapping[str, Tokens],
+    inputs: Mapping[str, object],
+    position: ScorePosition,
 ) -> ExplainedScore:
     """Explain a score for prepared inputs and tokens. See `explain_score`."""
-    layer, head, query, key = place
-    site = _site(model, place)
+    layer, head, query, key = position
+    site = _site(model, position)
     scale = site.scale
     assert scale is not None
     tokens = next(iter(stacks.values()))
@@ -140,11 +143,11 @@ def explain_place(
     return ExplainedScore(data)
 
 
-def _site(model: Model, place: ScorePosition) -> Site:
-    site = model.wiring.find(None, place.layer, place.head)
+def _site(model: Model, position: ScorePosition) -> Site:
+    site = model.wiring.find(None, position.layer, position.head)
     refuse_half_precision(model)
     if not site.is_dot_product or site.scale is None:
-        raise refusal(model, f"the scores of layer {place.layer} are not plain scale · q·k")
+        raise refusal(model, f"the scores of layer {position.layer} are not plain scale · q·k")
     return site
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric, State, SumMetric, Variable
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import has_tokens, word_rows
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 from headscope.text.antecedents import KINDS, Anaphor, agree, anaphors, traits_of
 from headscope.text.document import Document
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Candidates = Literal["mentions", "words"]
 """Candidates for the antecedent: head words of earlier mentions, or all other words."""
@@ -56,16 +52,13 @@ class CorefAccuracy(RatioMetric):
     has_layer_ratio = False
     dims = ("mention_kind",)
     denominator_dims = ("mention_kind",)
+    axis_labels = {"mention_kind": MENTION_KINDS}
 
     candidates: Candidates = "mentions"
 
     def __post_init__(self) -> None:
         if self.candidates not in get_args(Candidates):
             raise UnknownName.of("candidates", self.candidates, get_args(Candidates))
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the kinds of mentions, and all of them."""
-        return {"mention_kind": MENTION_KINDS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions, mentions, and mentions of all kinds."""
@@ -134,10 +127,7 @@ class CorefBaseline(RatioMetric):
     is_default = False
     dims = ("mention_kind", "rule")
     denominator_dims = ("mention_kind",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the kinds of mentions and the rules."""
-        return {"mention_kind": MENTION_KINDS, "rule": RULES}
+    axis_labels = {"mention_kind": MENTION_KINDS, "rule": RULES}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions of each rule, mentions, and mentions of all kinds."""
@@ -207,13 +197,6 @@ CONDITION = "condition"
 CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
 
-_DIMS = {
-    "attention": ("bucket", "head", "condition", "candidate"),
-    "right": ("bucket", "head", "condition"),
-    "cases": ("bucket", "condition"),
-    "count": ("bucket", "head"),
-}
-
 
 @dataclass(frozen=True)
 class Bias(SumMetric):
@@ -242,19 +225,13 @@ class Bias(SumMetric):
     needs = frozenset(("mentions",))
     blocks = SELF_BLOCKS
     is_default = False
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the conditions and candidates."""
-        return {"condition": CONDITIONS, "candidate": CANDIDATES}
-
-    def state_dims(self, array: str) -> tuple[str, ...]:
-        """Return the axes, buckets first."""
-        return _DIMS[array]
-
-    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Return zeros."""
-        sizes = {"bucket": axes.n_buckets, "head": n_heads, "condition": 2, "candidate": 2}
-        return {name: np.zeros(tuple(sizes[dim] for dim in dims)) for name, dims in _DIMS.items()}
+    axis_labels = {"condition": CONDITIONS, "candidate": CANDIDATES}
+    arrays = {
+        "attention": ("bucket", "head", "condition", "candidate"),
+        "right": ("bucket", "head", "condition"),
+        "cases": ("bucket", "condition"),
+        "count": ("bucket", "head"),
+    }
 
     def add(self, state: State, layer_data: LayerData) -> None:
         """Add attention to both candidates, and the preferred one, by bucket and condition."""

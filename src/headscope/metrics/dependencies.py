@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import get_args
 
 import numpy as np
 
 from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import (
     SELF_BLOCKS,
     Need,
@@ -41,9 +41,6 @@ from headscope.metrics.core.word_attention import (
 from headscope.metrics.tags import LabelShare
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 PARENTS = ("query", "key", "either")
 """Position of the parent in a pair of tokens."""
 FARTHEST = 64
@@ -72,10 +69,7 @@ class DepAlignment(RatioMetric):
     needs = frozenset(("parents",))
     blocks = SELF_BLOCKS
     dims = ("parent",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the positions of the parent."""
-        return {"parent": PARENTS}
+    axis_labels = {"parent": PARENTS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention between related tokens, all attention, and queries."""
@@ -137,10 +131,7 @@ class DepBaselineByParent(_OfPairs):
     paper = "Vig & Belinkov 2019, Figure 8, orange line"
     order = 112
     dims = ("parent",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the positions of the parent."""
-        return {"parent": PARENTS}
+    axis_labels = {"parent": PARENTS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
@@ -186,10 +177,7 @@ class DepByDistance(_OfPairs):
     order = 113
     dims = ("distance_between",)
     denominator_dims = ("distance_between",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Return the distances."""
-        return {"distance_between": range(1, FARTHEST + 1)}
+    axis_labels = {"distance_between": range(1, FARTHEST + 1)}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs and all pairs at each distance, and queries."""
@@ -277,8 +265,6 @@ class _DepMetric(SumMetric):
     counts = "words"
     blocks = SELF_BLOCKS
     is_default = False
-    arrays: ClassVar[Mapping[str, tuple[str, ...]]]
-    """Arrays of a state and their axes."""
 
     punctuation: bool = True
     possessive: Possessive = "auto"
@@ -299,13 +285,10 @@ class _DepMetric(SumMetric):
         """Return directions, relations as in the data, and all words together."""
         return {"direction": DIRECTIONS, "relation": (*axes.relations, ALL)}
 
-    def state_dims(self, array: str) -> tuple[str, ...]:
-        """Return the axes, buckets first."""
-        return self.arrays[array]
-
-    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Return zeros."""
-        return _zeros(self.arrays, axes, n_heads)
+    def axis_sizes(self, n_heads: int, axes: Axes) -> dict[str, int]:
+        """Return the lengths of the axes; relations without the entry for all."""
+        own = {"relation": len(axes.relations), "offset_tried": len(OFFSETS)}
+        return {**super().axis_sizes(n_heads, axes), **own}
 
     def _cases(self, layer_data: LayerData) -> DepCases:
         return dep_cases(layer_data, punctuation=self.punctuation, possessive=self.possessive)
@@ -315,7 +298,8 @@ class _DepMetric(SumMetric):
         batch, cases = layer_data.batch, self._cases(layer_data)
 
         def make() -> State:
-            state = _zeros(_COUNTED, batch.axes)
+            zero = self.zero(0, batch.axes, is_causal=layer_data.is_causal)
+            state = {name: zero[name] for name in _COUNTED}
             add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.parent)))
             visible = torch.from_numpy(cases.visible(is_causal=layer_data.is_causal).T)
             by_relation = np.zeros(state["visible"].swapaxes(1, 2).shape)
@@ -327,8 +311,7 @@ class _DepMetric(SumMetric):
 
     def _reported(self, cases: np.ndarray) -> np.ndarray:
         """Return the number of cases, or NaN below `min_cases`."""
-        reported: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
-        return reported
+        return np.where(cases >= max(self.min_cases, 1), cases, np.nan)
 
 
 @dataclass(frozen=True)
@@ -491,18 +474,6 @@ class DepOffset(_DepMetric):
                 np.where(is_reported, best_right, 0.0), np.where(is_reported, cases, 0.0), "logit"
             )
         }
-
-
-def _zeros(arrays: Mapping[str, tuple[str, ...]], axes: Axes, n_heads: int = 0) -> State:
-    """Return zeros over the named axes; relations without the entry for all."""
-    sizes = {
-        "bucket": axes.n_buckets,
-        "relation": len(axes.relations),
-        "direction": len(DIRECTIONS),
-        "offset_tried": len(OFFSETS),
-        "head": n_heads,
-    }
-    return {name: np.zeros([sizes[dim] for dim in dims]) for name, dims in arrays.items()}
 
 
 def _joined(by_relation: np.ndarray, total: np.ndarray) -> np.ndarray:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import RatioMetric
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.regions import (
@@ -18,9 +17,6 @@ from headscope.metrics.core.regions import (
     whole_masses,
 )
 from headscope.metrics.surface import SurfaceMetric, first_positions, is_query, query_masses
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ class HeadSamples(MergedMetric):
         batch, sequences = layer_data.batch, layer_data.queries
         state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
         heads = np.arange(layer_data.n_heads)
-        for at in np.lexsort((batch.numbers, batch.keys)):
+        for at in np.lexsort((batch.numbers, batch.sample_hashes)):
             real = np.flatnonzero(sequences.mask[at])
             if len(real) < 2:  # only the first row and column
                 continue
@@ -202,7 +202,7 @@ class HeadSamples(MergedMetric):
             taking = heads[free.any(1)]
             place = taking, fifth[taking], free[taking].argmax(1)
             state["document"][place] = batch.numbers[at]
-            state["order"][place] = batch.keys[at]
+            state["order"][place] = batch.sample_hashes[at]
             state["highest"][place] = highest[taking]
             state["length"][place] = shown.shape[1]
             keys, kept = _highest_of_rows(shown[taking])

@@ -6,18 +6,15 @@ The usual score, on random tokens repeated once, is in `headscope.heads.detect`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
 from headscope.metrics.core.layer_data import LayerData, Reduction, Small
 from headscope.metrics.core.regions import whole_masses
 from headscope.metrics.surface import query_masses
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @Reduction

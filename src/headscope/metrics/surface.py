@@ -7,15 +7,13 @@ leave null attention out.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final, get_args
+from typing import ClassVar, Literal, final, get_args
 
 import numpy as np
 
-from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
 from headscope.metrics.core.layer_data import LayerData, Reduction, Small
 from headscope.metrics.core.regions import (
@@ -27,9 +25,6 @@ from headscope.metrics.core.regions import (
     total_mass,
     whole_masses,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Weighting = Literal["token", "document"]
 """Weighting of documents. `token`: ratios of sums over all tokens. `document`: means of documents'
@@ -141,10 +136,7 @@ class OffsetShare(SurfaceMetric):
     blocks = SELF_BLOCKS
     dims = ("offset",)
     denominator_dims = ("offset",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Return the offsets."""
-        return {"offset": OFFSETS}
+    axis_labels = {"offset": OFFSETS}
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention at each offset, attention of queries with a token there, and queries."""
@@ -174,10 +166,6 @@ class ClassShare(SurfaceMetric):
     format = ".1%"
     order = 170
     dims = ("key_class",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the classes of the run."""
-        return {"key_class": axes.key_classes}
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention to each class, all attention, and queries."""

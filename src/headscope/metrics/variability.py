@@ -81,8 +81,8 @@ class Variability(MergedMetric):
     def measure(self, layer_data: LayerData) -> State:
         """Return the weights between the first tokens of each document, in float32."""
         batch = layer_data.batch
-        sampled = np.argsort(batch.keys, kind="stable")[: self.budget]
-        sampled = sampled[batch.keys[sampled] <= batch.last_keys.get(self.budget, 1.0)]
+        sampled = np.argsort(batch.sample_hashes, kind="stable")[: self.budget]
+        sampled = sampled[batch.sample_hashes[sampled] <= batch.last_hashes.get(self.budget, 1.0)]
         _, sizes = first_tokens(layer_data, self.first)
         values = squares(self.first)(layer_data)[0].flatten(2)
         if layer_data.is_causal:
@@ -91,7 +91,7 @@ class Variability(MergedMetric):
         if values.dtype != torch.float64:
             values = values.float()
         return {
-            "order": batch.keys[sampled],
+            "order": batch.sample_hashes[sampled],
             "bucket": batch.buckets[sampled].astype(np.float64),
             "size": sizes[sampled].astype(np.float64),
             "values": values.cpu().numpy()[sampled],
@@ -173,8 +173,7 @@ class Variability(MergedMetric):
     def _is_present(self, state: State, layer: int) -> np.ndarray:
         """`document pair`: return whether the document has both positions."""
         queries, keys = self._pairs(state["values"].shape[-1] < self.first**2)
-        is_present: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
-        return is_present
+        return np.maximum(queries, keys) < state["size"][layer][:, None]
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return queries and keys of the kept pairs, as positions among the first tokens."""
@@ -220,5 +219,4 @@ def ratios_without(values: np.ndarray, is_present: np.ndarray, unit: np.ndarray)
     off = np.abs(values - means.astype(values.dtype)[unit])
     own_deviations = member @ np.einsum("dhp,dp->dh", off, is_present, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: np.ndarray = (deviations - own_deviations) / (2 * other_sums.sum(-1))
-    return ratios
+        return (deviations - own_deviations) / (2 * other_sums.sum(-1))

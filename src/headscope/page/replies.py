@@ -161,7 +161,7 @@ class LiveReplies(Replies):
 
     def score(self, request: Request) -> Reply:
         """Explain one score as a sum over the terms of the residual stream."""
-        from headscope.causal.explain_score import ScorePosition, explain_place
+        from headscope.causal.explain_score import ScorePosition, explain_position
 
         trace = self.trace(request)
         block = self.block(request)
@@ -171,8 +171,8 @@ class LiveReplies(Replies):
         head = whole(request, "head", block.attention.sizes["head"])
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = trace.require_origin("score")
-        place = ScorePosition(layer, head, query, key)
-        explained = explain_place(origin.model, trace.stack_tokens, origin.inputs, place)
+        position = ScorePosition(layer, head, query, key)
+        explained = explain_position(origin.model, trace.stack_tokens, origin.inputs, position)
         names, query_side, key_side = (
             explained.data[name].values.tolist() for name in ("part", "query_side", "key_side")
         )

@@ -101,7 +101,7 @@ def _masked(
     chosen = [
         choose_masked(
             np.flatnonzero(stack.mask[row] & ~stack.special[row]).tolist(),
-            [seed, int(batch.keys[row] * 2**53)],
+            [seed, int(batch.sample_hashes[row] * 2**53)],
         )
         for row in range(len(batch))
     ]

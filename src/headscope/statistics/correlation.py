@@ -46,8 +46,7 @@ def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.nd
         a, b = (np.where(is_finite, side, 0.0) for side in (left, right))
         a, b = (np.where(is_finite, x - x.sum(axis, keepdims=True) / n, 0.0) for x in (a, b))
         r = (a * b).sum(axis) / np.sqrt((a * a).sum(axis) * (b * b).sum(axis))
-    clipped: np.ndarray = np.clip(r, -1.0, 1.0)
-    return clipped
+    return np.clip(r, -1.0, 1.0)
 
 
 def ranks(values: np.ndarray, *, axis: int = -1) -> np.ndarray:
@@ -91,8 +90,7 @@ def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, floa
 
 
 def _fisher(r: np.ndarray) -> np.ndarray:
-    z: np.ndarray = np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
-    return z
+    return np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
 
 
 def within_layers(

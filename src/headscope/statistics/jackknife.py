@@ -59,16 +59,14 @@ class Jackknife:
     @property
     def n_buckets(self) -> np.ndarray:
         """`…`: number of buckets with documents."""
-        count: np.ndarray = (self.denominator_shares > 0).sum(0)
-        return count
+        return (self.denominator_shares > 0).sum(0)
 
     @property
     def variance(self) -> np.ndarray:
         """`…`: SE² = (G − 1)/G · Σ u_g², over the G buckets with documents."""
         n = self.n_buckets
         with np.errstate(divide="ignore", invalid="ignore"):
-            variance: np.ndarray = np.where(n > 1, (n - 1) / n, np.nan) * (self.deltas**2).sum(0)
-        return variance
+            return np.where(n > 1, (n - 1) / n, np.nan) * (self.deltas**2).sum(0)
 
     @property
     def skewness(self) -> np.ndarray:
@@ -81,10 +79,7 @@ class Jackknife:
         df = degrees_of_freedom(self.denominator_shares, self.variance_exponent)
         if self.numerator_shares is None:
             return df
-        least: np.ndarray = np.fmin(
-            df, degrees_of_freedom(self.numerator_shares, self.variance_exponent)
-        )
-        return least
+        return np.fmin(df, degrees_of_freedom(self.numerator_shares, self.variance_exponent))
 
     def changed(self, value: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> Jackknife:
         """Return other values whose arrays by bucket are one function of these."""
@@ -123,8 +118,7 @@ class Jackknife:
 
         def averaged(array: np.ndarray) -> np.ndarray:
             with np.errstate(divide="ignore", invalid="ignore"):
-                mean: np.ndarray = np.where(is_known, array, 0.0).sum(by_bucket) / n
-            return mean
+                return np.where(is_known, array, 0.0).sum(by_bucket) / n
 
         with np.errstate(divide="ignore", invalid="ignore"):
             mean_value = np.where(is_known, value, 0.0).sum(axes) / n
@@ -170,8 +164,7 @@ def skewness_of(deltas: np.ndarray) -> np.ndarray:
     squared = deltas * deltas
     squares, cubes = squared.sum(0), (squared * deltas).sum(0)  # deltas**3 is slow in NumPy
     with np.errstate(divide="ignore", invalid="ignore"):
-        skewness: np.ndarray = np.where(squares > 0, cubes / squares**1.5, 0.0)
-    return skewness
+        return np.where(squares > 0, cubes / squares**1.5, 0.0)
 
 
 def _least_even(shares: Sequence[np.ndarray]) -> np.ndarray:
@@ -323,9 +316,9 @@ def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
     return pooled
 
 
-DOMINANT = 0.25
+MAX_DENOMINATOR_SHARE = 0.25
 """Share of a denominator above which one bucket dominates it."""
-FAIR = 4.0
+MAX_SHARE_RATIO = 4.0
 """Multiple of the mean share that a dominating bucket also exceeds."""
 
 
@@ -348,12 +341,12 @@ def is_dominated(estimate: Jackknife) -> bool:
     share, _ = largest_share(estimate)
     heads = tuple(range(1, estimate.denominator_shares.ndim))
     n = int((estimate.denominator_shares > 0).any(heads).sum())
-    return n > 1 and share > DOMINANT and share * n > FAIR
+    return n > 1 and share > MAX_DENOMINATOR_SHARE and share * n > MAX_SHARE_RATIO
 
 
-DECISIVE = 0.5
+MAX_INFLUENCE = 0.5
 """Share of the squared leave-one-out changes above which one bucket drives a value."""
-OFTEN = 10.0
+MAX_INFLUENCE_RATIO = 10.0
 """Multiple of the mean share that a driving bucket also exceeds: with few buckets, one is always
 large."""
 
@@ -367,8 +360,7 @@ def largest_influence(estimate: Jackknife) -> np.ndarray:
     squares = estimate.deltas * estimate.deltas
     total = squares.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        largest: np.ndarray = np.where(total > 0, squares.max(0) / total, np.nan)
-    return largest
+        return np.where(total > 0, squares.max(0) / total, np.nan)
 
 
 def is_driven_by_one(estimate: Jackknife) -> np.ndarray:
@@ -377,5 +369,4 @@ def is_driven_by_one(estimate: Jackknife) -> np.ndarray:
     """
     largest = largest_influence(estimate)
     with np.errstate(invalid="ignore"):
-        is_driven: np.ndarray = (largest > DECISIVE) & (largest * estimate.n_buckets > OFTEN)
-    return is_driven
+        return (largest > MAX_INFLUENCE) & (largest * estimate.n_buckets > MAX_INFLUENCE_RATIO)

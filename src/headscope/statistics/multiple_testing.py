@@ -25,8 +25,7 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     def adjusted(ordered: np.ndarray) -> np.ndarray:
         n = len(ordered)
         scaled = ordered * n / np.arange(1, n + 1)
-        lowest: np.ndarray = np.minimum.accumulate(scaled[::-1])[::-1]
-        return lowest
+        return np.minimum.accumulate(scaled[::-1])[::-1]
 
     return _by_rank(p, adjusted)
 
@@ -40,8 +39,7 @@ def holm(p: np.ndarray) -> np.ndarray:
 
     def adjusted(ordered: np.ndarray) -> np.ndarray:
         n = len(ordered)
-        highest: np.ndarray = np.maximum.accumulate(ordered * (n - np.arange(n)))
-        return highest
+        return np.maximum.accumulate(ordered * (n - np.arange(n)))
 
     return _by_rank(p, adjusted)
 

@@ -46,8 +46,7 @@ def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
     Raises:
         InputError: The words are not in order, or a span ends before it starts.
     """
-    words: list[int] = align_array(offsets, spans).tolist()
-    return words
+    return align_array(offsets, spans).tolist()
 
 
 def align_array(

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from headscope.attention import Attention, LayerReader
 from headscope.batch import Axes, Batch
 from headscope.errors import HeadscopeError, MetricError, ModelError
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import (
     RATIO_ARRAYS,
     LayersMetric,
@@ -37,9 +37,6 @@ from headscope.metrics.core.layer_data import (
     read_reductions,
 )
 from headscope.metrics.core.registry import is_ours
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:

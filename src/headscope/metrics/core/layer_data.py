@@ -12,18 +12,14 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import cache, update_wrapper
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
+from typing import Any, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
 from headscope.attention import Attention, BlockName
 from headscope.batch import Batch, Sequences
 from headscope.errors import MetricError, MissingExtra
-from headscope.lazy import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
+from headscope.lazy import Tensor, torch
 
 Small: TypeAlias = "tuple[Tensor, ...]"
 """Tensors with heads along their second axis: `document head …`."""

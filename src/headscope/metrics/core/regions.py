@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headscope.batch import Sequences
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.layer_data import LayerData, Reduction, Small, can_compile
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -102,9 +102,10 @@ def _check_frozen(metric: type[Metric]) -> None:
             f"{cls} {problem}. Write @dataclass(frozen=True) directly above `class {cls}` "
             "(below @register_metric). Its fields are the metric's options."
         )
+    declared = ("facts", "axis_labels", "arrays")
     for base in metric.__mro__:
         if not base.__module__.startswith("headscope."):
-            members = {k: v for k, v in vars(base).items() if k != "facts" and k[:2] != "__"}
+            members = {k: v for k, v in vars(base).items() if k not in declared and k[:2] != "__"}
             _refuse_mutable(cls, members)
 
 

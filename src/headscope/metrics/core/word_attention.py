@@ -8,19 +8,16 @@ words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from headscope.batch import Batch
 from headscope.errors import ModelError
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.layer_data import LayerData, Reduction, Small, can_compile
 from headscope.text.document import ROOT
 from headscope.text.tokens import NO_WORD
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NOT_A_NUMBER = -2
 """Word number in heads with NaN attention."""
