@@ -11,7 +11,7 @@ from headscope.batch import Axes
 from headscope.errors import UnknownName
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric, State, SumMetric, Variable
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_batch
 from headscope.metrics.core.word_attention import has_tokens, word_rows
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 from headscope.text.antecedents import KINDS, Anaphor, agree, anaphors, traits_of
@@ -62,8 +62,7 @@ class CorefAccuracy(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions, mentions, and mentions of all kinds."""
-        key = ("coref masks", self.candidates)
-        queries, allowed, right, kinds = layer_data.of_batch(key, lambda: self._masks(layer_data))
+        queries, allowed, right, kinds = _masks(layer_data, self.candidates)
         highest, best = (word_rows(layer_data, queries) * allowed[:, None]).max(-1)
         is_right = right[:, None].expand(-1, layer_data.n_heads, -1, -1).gather(3, best[..., None])
         is_found = is_right[..., 0] & (highest > 0)
@@ -71,33 +70,34 @@ class CorefAccuracy(RatioMetric):
         denominator = kinds.sum(1)[:, None].expand_as(numerator)
         return numerator, denominator, denominator[..., 0]
 
-    def _masks(self, layer_data: LayerData) -> tuple[Tensor, ...]:
-        """Return head words (`document mention`), candidates and antecedents (`document mention
-        word`), and kinds (`document mention kind`).
-        """
-        by_document = document_anaphors(layer_data)
-        has = has_tokens(layer_data)
-        shape = len(by_document), max([1, *map(len, by_document)])
-        queries = np.zeros(shape, dtype=np.int64)
-        allowed = np.zeros((*shape, has.shape[1]))
-        right = np.zeros((*shape, has.shape[1]), dtype=bool)
-        kinds = np.zeros((*shape, len(MENTION_KINDS)))
-        for row, document in enumerate(by_document):
-            for number, anaphor in enumerate(document):
-                queries[row, number] = anaphor.mention.head_word
-                if self.candidates == "words":
-                    allowed[row, number] = has[row]
-                    allowed[row, number, anaphor.mention.head_word] = 0
-                else:
-                    allowed[row, number, [other.head_word for other in anaphor.candidates]] = 1
-                right[row, number, list(anaphor.antecedents)] = True
-                kinds[row, number] = _kinds(anaphor)
-        tensors = (
-            torch.from_numpy(array).to(layer_data.device)
-            for array in (queries, allowed, right, kinds)
-        )
-        queries_, allowed_, right_, kinds_ = tensors
-        return queries_, allowed_.to(layer_data.dtype), right_, kinds_
+
+@per_batch
+def _masks(layer_data: LayerData, candidates: Candidates) -> tuple[Tensor, ...]:
+    """Return head words (`document mention`), candidates and antecedents (`document mention
+    word`), and kinds (`document mention kind`).
+    """
+    by_document = document_anaphors(layer_data)
+    has = has_tokens(layer_data)
+    shape = len(by_document), max([1, *map(len, by_document)])
+    queries = np.zeros(shape, dtype=np.int64)
+    allowed = np.zeros((*shape, has.shape[1]))
+    right = np.zeros((*shape, has.shape[1]), dtype=bool)
+    kinds = np.zeros((*shape, len(MENTION_KINDS)))
+    for row, document in enumerate(by_document):
+        for number, anaphor in enumerate(document):
+            queries[row, number] = anaphor.mention.head_word
+            if candidates == "words":
+                allowed[row, number] = has[row]
+                allowed[row, number, anaphor.mention.head_word] = 0
+            else:
+                allowed[row, number, [other.head_word for other in anaphor.candidates]] = 1
+            right[row, number, list(anaphor.antecedents)] = True
+            kinds[row, number] = _kinds(anaphor)
+    tensors = (
+        torch.from_numpy(array).to(layer_data.device) for array in (queries, allowed, right, kinds)
+    )
+    queries_, allowed_, right_, kinds_ = tensors
+    return queries_, allowed_.to(layer_data.dtype), right_, kinds_
 
 
 @dataclass(frozen=True)
@@ -174,18 +174,14 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     }
 
 
+@per_batch
 def document_anaphors(layer_data: LayerData) -> list[list[Anaphor]]:
     """Return the anaphors of each document; empty if the batch has no documents."""
-    batch = layer_data.batch
-
-    def make() -> list[list[Anaphor]]:
-        has = has_tokens(layer_data)
-        by_document = [
-            anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
-        ]
-        return by_document + [[] for _ in range(len(batch) - len(by_document))]
-
-    return batch.once(("anaphors", layer_data.block), make)
+    batch, has = layer_data.batch, has_tokens(layer_data)
+    by_document = [
+        anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
+    ]
+    return by_document + [[] for _ in range(len(batch) - len(by_document))]
 
 
 def _kinds(anaphor: Anaphor) -> np.ndarray:
@@ -236,9 +232,7 @@ class Bias(SumMetric):
     def add(self, state: State, layer_data: LayerData) -> None:
         """Add attention to both candidates, and the preferred one, by bucket and condition."""
         batch = layer_data.batch
-        rows, conditions, masks, queries, index = layer_data.of_batch(
-            "bias cases", lambda: _cases(layer_data)
-        )
+        rows, conditions, masks, queries, index = _cases(layer_data)
         if not len(rows):
             return
         between = word_rows(layer_data, queries)[:, :, None]  # document head 1 pronoun word
@@ -328,6 +322,7 @@ def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     return true, {c.head_word for c in nouns if c.mention.cluster != cluster} - true
 
 
+@per_batch
 def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
     """Return documents and conditions by case, masks of candidates (`document candidate pronoun
     word`), pronouns (`document pronoun`), and the indices of cases in these.

@@ -19,7 +19,7 @@ from headscope.metrics.core.contract import (
     SumMetric,
     Variable,
 )
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_layer
 from headscope.metrics.core.regions import (
     distances,
     has_labels,
@@ -231,17 +231,15 @@ class _DependencyPairs:
     """`document`: number of queries."""
 
 
+@per_layer
 def _pairs_of(layer_data: LayerData) -> _DependencyPairs:
-    def make() -> _DependencyPairs:
-        region = region_of(layer_data)
-        is_parsed = has_labels(layer_data, "parents")[:, 0]
-        pairs = region.pairs.double() * is_parsed[:, None, None]
-        query_parent, key_parent = relations_of_pairs(layer_data)
-        related = pairs * (query_parent + key_parent)
-        queries = region.queries.double().sum(-1) * is_parsed
-        return _DependencyPairs(pairs, related, pairs.sum((1, 2)), related.sum((1, 2)), queries)
-
-    return layer_data.once("pairs", make)
+    region = region_of(layer_data)
+    is_parsed = has_labels(layer_data, "parents")[:, 0]
+    pairs = region.pairs.double() * is_parsed[:, None, None]
+    query_parent, key_parent = relations_of_pairs(layer_data)
+    related = pairs * (query_parent + key_parent)
+    queries = region.queries.double().sum(-1) * is_parsed
+    return _DependencyPairs(pairs, related, pairs.sum((1, 2)), related.sum((1, 2)), queries)
 
 
 DIRECTIONS = ("dependent", "head")

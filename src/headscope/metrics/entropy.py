@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_layer
 from headscope.metrics.core.regions import (
     log_sums,
     masses,
@@ -139,18 +139,15 @@ class UniformEntropy(SurfaceMetric):
         return logs.sum(-1), count, count
 
 
+@per_layer
 def _entropies(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """Return the entropy of each row, `document head query` in float64, and a mask of rows that
     count.
     """
-
-    def make() -> tuple[Tensor, Tensor]:
-        (products,) = whole_log_sums(layer_data)
-        mass = query_masses(layer_data)
-        is_there = (mass > 0) & (is_query(layer_data)[:, None, :] > 0)
-        safe = torch.where(is_there, mass, 1.0)
-        # A row on one key comes to −0.0 or a rounding error below 0.
-        entropies = (safe.log() - products / safe).clamp_min(0)
-        return torch.where(is_there, entropies, 0.0), is_there
-
-    return layer_data.once("row_entropies", make)
+    (products,) = whole_log_sums(layer_data)
+    mass = query_masses(layer_data)
+    is_there = (mass > 0) & (is_query(layer_data)[:, None, :] > 0)
+    safe = torch.where(is_there, mass, 1.0)
+    # A row on one key comes to −0.0 or a rounding error below 0.
+    entropies = (safe.log() - products / safe).clamp_min(0)
+    return torch.where(is_there, entropies, 0.0), is_there

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headscope.errors import InputError
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_batch
 from headscope.metrics.surface import key_classes
 
 
@@ -139,15 +139,12 @@ def _gradients(layer_data: LayerData) -> Tensor:
     return gradients
 
 
+@per_batch
 def _pairs(layer_data: LayerData) -> Tensor:
     """`document query key`, float64: return 1 for visible pairs."""
-
-    def make() -> Tensor:
-        queries, keys = (torch.from_numpy(t.mask) for t in (layer_data.queries, layer_data.keys))
-        pairs = (queries[:, :, None] & keys[:, None, :]).double()
-        return (pairs.tril() if layer_data.is_causal else pairs).to(layer_data.device)
-
-    return layer_data.of_batch("gradient pairs", make)
+    queries, keys = (torch.from_numpy(t.mask) for t in (layer_data.queries, layer_data.keys))
+    pairs = (queries[:, :, None] & keys[:, None, :]).double()
+    return (pairs.tril() if layer_data.is_causal else pairs).to(layer_data.device)
 
 
 def _members(layer_data: LayerData) -> Tensor:

@@ -15,8 +15,9 @@ import numpy as np
 from headscope.errors import UnknownName
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small, per_batch
 from headscope.metrics.core.regions import (
+    distance_sum,
     everything,
     masses,
     null_mass,
@@ -275,43 +276,36 @@ class SinkRate(RatioMetric):
         return (mean > self.threshold).double() * counts, counts, counts
 
 
+@per_batch
 def _pairs(layer_data: LayerData) -> list[tuple[slice, Tensor]]:
     """Return for each offset a slice of queries, and a mask of those with a token there."""
-
-    def make() -> list[tuple[slice, Tensor]]:
-        mask = is_query(layer_data)
-        n = mask.shape[1]
-        pairs = []
-        for offset in OFFSETS:
-            queries = slice(max(0, -offset), n - max(0, offset))
-            keys = slice(max(0, offset), n - max(0, -offset))
-            pairs.append((queries, (mask[:, queries] * mask[:, keys])[:, None]))
-        return pairs
-
-    return layer_data.of_batch("offset pairs", make)
+    mask = is_query(layer_data)
+    n = mask.shape[1]
+    pairs = []
+    for offset in OFFSETS:
+        queries = slice(max(0, -offset), n - max(0, offset))
+        keys = slice(max(0, offset), n - max(0, -offset))
+        pairs.append((queries, (mask[:, queries] * mask[:, keys])[:, None]))
+    return pairs
 
 
+@per_batch
 def key_classes(layer_data: LayerData) -> Tensor | None:
     """`document key class`, float64: return memberships, or None if unknown."""
     keys = layer_data.keys
     if keys.classes is None:
         return None
     members = keys.classes & keys.mask[..., None]
-    return layer_data.of_batch(
-        "key classes", lambda: torch.from_numpy(members).double().to(layer_data.device)
-    )
+    return torch.from_numpy(members).double().to(layer_data.device)
 
 
+@per_batch
 def separators(layer_data: LayerData, side: str) -> Tensor:
     """`document token`: return a mask of separators among queries or keys."""
-
-    def make() -> Tensor:
-        tokens = layer_data.queries if side == "query" else layer_data.keys
-        is_separator = tokens.special & tokens.mask
-        is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
-        return torch.from_numpy(is_separator).to(layer_data.device)
-
-    return layer_data.of_batch(("separators", side), make)
+    tokens = layer_data.queries if side == "query" else layer_data.keys
+    is_separator = tokens.special & tokens.mask
+    is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
+    return torch.from_numpy(is_separator).to(layer_data.device)
 
 
 @dataclass(frozen=True)
@@ -337,7 +331,7 @@ class Distance(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention times distance, all attention, and queries."""
-        return pair_sums(layer_data)[0][..., 0], total_mass(layer_data), query_counts(layer_data)
+        return distance_sum(layer_data), total_mass(layer_data), query_counts(layer_data)
 
 
 @dataclass(frozen=True)

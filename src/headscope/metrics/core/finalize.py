@@ -34,15 +34,10 @@ def finalize_all(
     has_intervals: bool = True,
     over: str = "attention",
 ) -> dict[str, xr.Dataset]:
-    """Return the values of each block.
+    """Return the values of each block, from states by block and metric.
 
-    Args:
-        states: states by block and metric.
-        metrics: metrics of the states.
-        axes: labels of the axes.
-        layers: numbers of each block's layers.
-        has_intervals: add an interval to every ratio.
-        over: quantity that was summed. Anything but attention is noted in the attributes.
+    With `has_intervals`, every ratio has an interval. `over` is the quantity that was summed:
+    anything but attention is noted in the attributes.
     """
     blocks = {
         block: _dataset(measured, metrics, axes, layers[block], has_intervals)
@@ -65,11 +60,7 @@ def block_jackknives(
 ) -> dict[str, Jackknife]:
     """Return the jackknives of all variables that have one.
 
-    Args:
-        measured: states by metric.
-        metrics: metrics of the states.
-        axes: labels of the axes.
-        units: `bucket`, units to pool buckets by; by default, buckets of one number in all groups.
+    Buckets are pooled by `units` (`bucket`); by default, those of one number in all groups.
     """
     pooled_units = np.unique(axes.units, return_inverse=True)[1] if units is None else units
     jackknives: dict[str, Jackknife] = {}
@@ -122,7 +113,8 @@ def _values(
         attributes = variables[name].attributes()
         if name in jackknives:
             attributes["weighting"] = metric.averaged
-        arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
+        coordinates = {dim: list(labels[dim]) for dim in dims if dim in labels}
+        arrays[name] = xr.DataArray(values, coordinates, dims, attrs=attributes)
         if name in jackknives and dims[:2] == HEADS:
             mean = f"{name}_mean"
             arrays[mean] = arrays[name].mean(HEADS)
@@ -169,10 +161,6 @@ def labeled_interval(
     }
 
 
-def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
-    return {dim: list(labels[dim]) for dim in dims if dim in labels}
-
-
 def _correlations(
     arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife], has_intervals: bool
 ) -> dict[str, xr.DataArray]:
@@ -186,7 +174,11 @@ def _correlations(
     pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(arrays)}
     if not pairs:
         return {}
-    by_head = [tuple(_by_head(arrays[v], v) for v in both) for both in pairs.values()]
+    form = slice(None), slice(None), -1  # of alignment, the form `either`
+    by_head = [
+        [arrays[v].values[form] if arrays[v].ndim > 2 else arrays[v].values for v in both]
+        for both in pairs.values()
+    ]
     over_heads = np.array([pearson(left.ravel(), right.ravel()) for left, right in by_head])
     within = np.array([within_layers(left, right) for left, right in by_head])
     dims = ("correlated",)
@@ -202,24 +194,18 @@ def _correlations(
     }
     if has_intervals:
         bounds = [
-            correlation_interval(*(_heads_of(jackknives[name], name) for name in both))
+            correlation_interval(
+                *(
+                    (jackknives[v].at(*form) if arrays[v].ndim > 2 else jackknives[v]).flat()
+                    for v in both
+                )
+            )
             for both in pairs.values()
         ]
         correlations["correlation_interval"] = xr.DataArray(
             np.array(bounds).T, dims=("bound", *dims), attrs={**attrs, "method": METHOD}
         )
     return correlations
-
-
-def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
-    """`layer head`: return the values; of alignment, its form `either`."""
-    return array.values[..., -1] if name == "dep_alignment" else array.values
-
-
-def _heads_of(jackknives: Jackknife, name: str) -> Jackknife:
-    return (
-        jackknives.at(slice(None), slice(None), -1) if name == "dep_alignment" else jackknives
-    ).flat()
 
 
 def label_states(

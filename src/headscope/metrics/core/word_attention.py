@@ -15,7 +15,14 @@ import numpy as np
 from headscope.batch import Batch
 from headscope.errors import ModelError
 from headscope.lazy import Tensor, torch
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small, can_compile
+from headscope.metrics.core.layer_data import (
+    LayerData,
+    Reduction,
+    Small,
+    can_compile,
+    per_batch,
+    per_layer,
+)
 from headscope.text.document import ROOT
 from headscope.text.tokens import NO_WORD
 
@@ -23,12 +30,13 @@ NOT_A_NUMBER = -2
 """Word number in heads with NaN attention."""
 
 
+@per_layer
 def word_weights(layer_data: LayerData) -> Tensor:
     """`document head word word`: return attention between words, for attention within one stack.
 
     Slot w is word w of the document. Words without tokens and padding have 0.
     """
-    return layer_data.once("word_weights", lambda: _word_weights(layer_data))
+    return _word_weights(layer_data)
 
 
 def word_rows(layer_data: LayerData, queries: Tensor) -> Tensor:
@@ -43,48 +51,38 @@ def word_rows(layer_data: LayerData, queries: Tensor) -> Tensor:
     return from_[documents, 0, queries][:, None] @ layer_data.weights @ to
 
 
+@per_layer
 def other_words(layer_data: LayerData) -> Tensor:
     """Return `word_weights` with 0 on the diagonal."""
-
-    def make() -> Tensor:
-        weights = _word_weights(layer_data)
-        weights.diagonal(dim1=-2, dim2=-1).zero_()
-        return weights
-
-    return layer_data.once("other_words", make)
+    weights = _word_weights(layer_data)
+    weights.diagonal(dim1=-2, dim2=-1).zero_()
+    return weights
 
 
+@per_batch
 def has_tokens(layer_data: LayerData) -> np.ndarray:
     """`document word`: return whether the word has at least one token."""
     words = layer_data.queries.words
-
-    def make() -> np.ndarray:
-        has = np.zeros((len(words), _n_words(words)), dtype=bool)
-        documents, tokens = np.nonzero(words >= 0)
-        has[documents, words[documents, tokens]] = True
-        return has
-
-    return layer_data.batch.once(("has_tokens", layer_data.block), make)
+    has = np.zeros((len(words), _n_words(words)), dtype=bool)
+    documents, tokens = np.nonzero(words >= 0)
+    has[documents, words[documents, tokens]] = True
+    return has
 
 
+@per_batch
 def word_members(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """Return matrices that sum tokens to words (`document 1 token word`) and average them
     (`document 1 word token`).
     """
     words = layer_data.queries.words
-
-    def make() -> tuple[Tensor, Tensor]:
-        member = np.zeros((*words.shape, _n_words(words)))
-        documents, tokens = np.nonzero(words >= 0)
-        member[documents, tokens, words[documents, tokens]] = 1.0
-        share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
-        to, from_ = (
-            torch.from_numpy(array).to(layer_data.device, layer_data.dtype)
-            for array in (member, share)
-        )
-        return to[:, None], from_.transpose(1, 2)[:, None]
-
-    return layer_data.of_batch("word members", make)
+    member = np.zeros((*words.shape, _n_words(words)))
+    documents, tokens = np.nonzero(words >= 0)
+    member[documents, tokens, words[documents, tokens]] = 1.0
+    share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
+    to, from_ = (
+        torch.from_numpy(array).to(layer_data.device, layer_data.dtype) for array in (member, share)
+    )
+    return to[:, None], from_.transpose(1, 2)[:, None]
 
 
 def _word_weights(layer_data: LayerData) -> Tensor:
@@ -133,20 +131,17 @@ def _best(weights: Tensor, axis: int) -> Tensor:
     return words.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
 
 
+@per_batch
 def _word_tokens(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
     """Return tokens sorted by word (`document token`), and the start of each word (`document
     word+1`).
     """
     words = layer_data.queries.words
-
-    def make() -> tuple[np.ndarray, np.ndarray]:
-        order = np.argsort(words, axis=1, kind="stable")
-        sorted_words = np.take_along_axis(words, order, axis=1)
-        numbers = np.arange(_n_words(words) + 1)
-        starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
-        return order.astype(np.int32), starts.astype(np.int32)
-
-    return layer_data.batch.once(("word tokens", layer_data.block), make)
+    order = np.argsort(words, axis=1, kind="stable")
+    sorted_words = np.take_along_axis(words, order, axis=1)
+    numbers = np.arange(_n_words(words) + 1)
+    starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
+    return order.astype(np.int32), starts.astype(np.int32)
 
 
 ALL = "all"
@@ -188,17 +183,13 @@ class DepCases:
         )
 
 
+@per_batch
 def dep_cases(layer_data: LayerData, *, punctuation: bool, possessive: Possessive) -> DepCases:
     """Return the words of a batch that count, the root included.
 
     Left out are words without a token, words whose parent is unknown because the tree was cut or
     was not read by the model, and by default punctuation.
     """
-    key = ("dep_cases", layer_data.block, punctuation, possessive)
-    return layer_data.batch.once(key, lambda: _cases(layer_data, punctuation, possessive))
-
-
-def _cases(layer_data: LayerData, punctuation: bool, possessive: Possessive) -> DepCases:
     batch, trees = layer_data.batch, layer_data.queries
     has = has_tokens(layer_data)
     parents = np.full(has.shape, ROOT - 1, dtype=np.int64)
