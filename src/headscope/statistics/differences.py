@@ -102,12 +102,7 @@ def permutation_test(
     p is the share of shuffles of buckets between groups, the observed one included, with an F at
     least as high (Fisher 1935; Phipson & Smyth 2010). Pairs are tested by the largest standardized
     difference of any pair in each shuffle, so all pairs may be read (Westfall & Young 1993).
-
-    Args:
-        estimate: values over any axes of heads; each bucket belongs to one group.
-        groups: `bucket`, number of each bucket's group.
-        n_permutations: number of shuffles.
-        seed: seed of the shuffles.
+    `groups` (`bucket`) numbers the group of each bucket.
     """
     n_groups = int(groups.max()) + 1
     scores = estimate.deltas * (1 - estimate.denominator_shares)  # (a − θ b)/B

@@ -24,11 +24,13 @@ from headscope.statistics.jackknife import (
 
 CONFIDENCE = 0.95
 """Confidence level of all intervals."""
+ALPHA = 0.05
+"""Significance level of single tests."""
 
 
-def t_critical(df: np.ndarray | float, level: float = CONFIDENCE) -> np.ndarray:
+def t_critical(df: np.ndarray | float) -> np.ndarray:
     """Return the half width of an interval in standard errors; NaN if `df` is NaN."""
-    return special.stdtrit(df, (1 + level) / 2)
+    return special.stdtrit(df, (1 + CONFIDENCE) / 2)
 
 
 def t_sf(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
@@ -72,7 +74,7 @@ class Interval:
         return np.stack((self.low, self.high))
 
 
-def interval(estimate: Jackknife, level: float = CONFIDENCE) -> Interval:
+def interval(estimate: Jackknife) -> Interval:
     """Return the Student-t interval of a jackknife estimate.
 
     Shares: g(θ) ± t_df · SE · g′(θ) on log odds g, transformed back. SE is the jackknife's (Efron &
@@ -85,7 +87,7 @@ def interval(estimate: Jackknife, level: float = CONFIDENCE) -> Interval:
     NaN if df < 2 or fewer than five buckets have events.
     """
     df = np.where(is_enough(estimate), estimate.df, np.nan)
-    error, t = np.sqrt(estimate.variance), t_critical(df, level)
+    error, t = np.sqrt(estimate.variance), t_critical(df)
     if estimate.scale in ("positive", "skewed"):
         skewness = estimate.skewness
         low, high = (estimate.value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
@@ -94,7 +96,10 @@ def interval(estimate: Jackknife, level: float = CONFIDENCE) -> Interval:
             low, high = np.maximum(low, 0.0), np.maximum(high, farther)
         return Interval(low, high, df + 1)
     center, slope = _transformed(estimate.value, estimate.scale)
-    low, high = (_back(center + sign * t * error * slope, estimate.scale) for sign in (-1, 1))
+    low, high = (center + sign * t * error * slope for sign in (-1, 1))
+    if estimate.scale == "logit":
+        with np.errstate(over="ignore"):
+            low, high = (1 / (1 + np.exp(-end)) for end in (low, high))
     return Interval(low, high, df + 1)
 
 
@@ -174,19 +179,15 @@ def p_differs(estimate: Jackknife, threshold: np.ndarray | float = 0.0) -> np.nd
     return t_two_sided(t, df)
 
 
-def mean_interval(values: np.ndarray, level: float = CONFIDENCE) -> Interval:
+def mean_interval(values: np.ndarray) -> Interval:
     """Return the interval of a mean over independent texts: mean ± t · s/√n, df = n − 1.
 
     For values measured once per text, such as the effect of ablating a head (Student 1908). Needs
     three texts; with five or fewer it assumes about normal values.
-
-    Args:
-        values: `text …`; NaN are left out.
-        level: confidence level.
+    NaN in `values` (`text …`) are left out.
     """
-    values = np.asarray(values, dtype=np.float64)
-    mean, error, df = mean_and_error(values)
-    half = t_critical(df, level) * error
+    mean, error, df = mean_and_error(np.asarray(values, dtype=np.float64))
+    half = t_critical(df) * error
     return Interval(mean - half, mean + half, df + 1)
 
 
@@ -245,11 +246,8 @@ def _statistic(estimate: Jackknife, threshold: np.ndarray | float) -> tuple[np.n
     """Return the statistic that agrees with the interval, and its degrees of freedom."""
     t, df = _student(estimate, threshold)
     if estimate.scale == "positive":
-        skewness = estimate.skewness
-        plain, farther = (
-            hall_transform(t, skewness),
-            hall_transform(t, skewness_bound(skewness, df + 1)),
-        )
+        bounds = (estimate.skewness, skewness_bound(estimate.skewness, df + 1))
+        plain, farther = (hall_transform(t, skewness) for skewness in bounds)
         t = np.where(t == 0, 0.0, np.where(t < 0, np.fmax(plain, farther), plain))
     elif estimate.scale == "skewed":
         t = conservative_t(t, estimate.skewness)
@@ -272,10 +270,3 @@ def _transformed(value: np.ndarray, scale: Scale) -> tuple[np.ndarray, np.ndarra
         if scale == "logit":
             return np.log(value / (1 - value)), 1 / (value * (1 - value))
     return value, np.ones_like(value)
-
-
-def _back(center: np.ndarray, scale: Scale) -> np.ndarray:
-    if scale == "logit":
-        with np.errstate(over="ignore"):
-            return 1 / (1 + np.exp(-center))
-    return center

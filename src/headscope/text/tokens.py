@@ -158,6 +158,9 @@ def joined_piece(pieces: list[MediaToken | None]) -> MediaToken | None:
     return None
 
 
+_PER_TOKEN = ("ids", "special", "segments", "generated")
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """One token sequence. All per-token fields have the same length.
@@ -189,15 +192,9 @@ class Tokens:
         has_words = bool(self.words or self.word_texts)
         if not has_words:
             object.__setattr__(self, "words", (NO_WORD,) * n)
-        lengths = {
-            "ids": len(self.ids),
-            "special": len(self.special),
-            "segments": len(self.segments),
-            "generated": len(self.generated),
-            "words": len(self.words),
-            "offsets": n if self.offsets is None else len(self.offsets),
-            "media_tokens": len(self.media_tokens) or n,
-        }
+        lengths = {name: len(getattr(self, name)) for name in (*_PER_TOKEN, "words")}
+        lengths["offsets"] = n if self.offsets is None else len(self.offsets)
+        lengths["media_tokens"] = len(self.media_tokens) or n
         wrong = {name: length for name, length in lengths.items() if length != n}
         if wrong:
             raise InputError(f"{n} tokens, but {wrong}: every field needs one entry per token.")
@@ -221,7 +218,14 @@ class Tokens:
         words: Sequence[int] | None = None,
     ) -> Tokens:
         """Return tokens from bare strings, each its own word unless `words` is passed."""
-        n = _check_strings(tokens)
+        listed = list(tokens) if isinstance(tokens, Iterable) else [tokens]
+        for position, token in enumerate(listed):
+            if not isinstance(token, str):
+                raise InputError(
+                    f"Token {position} is {token!r}: expected a list of strings, one for each "
+                    "position."
+                )
+        n = len(listed)
         special = tuple(map(bool, special)) if special is not None else (False,) * n
         if words is None:
             plain = [i for i in range(n) if i < len(special) and not special[i]]
@@ -255,13 +259,8 @@ class Tokens:
             return replace(self, words=plain.words, word_texts=plain.word_texts)
         for number, text in enumerate(self.texts):
             spans = split_words(text)
-            inside = [
-                i
-                for i, (segment, is_special) in enumerate(
-                    zip(self.segments, self.special, strict=True)
-                )
-                if segment == number and not is_special
-            ]
+            owners = enumerate(zip(self.segments, self.special, strict=True))
+            inside = [i for i, owner in owners if owner == (number, False)]
             aligned = align_tokens([self.offsets[i] for i in inside], spans)
             for i, word in zip(inside, aligned, strict=True):
                 words[i] = NO_WORD if word < 0 else len(word_texts) + word
@@ -269,29 +268,19 @@ class Tokens:
         return replace(self, words=tuple(words), word_texts=tuple(word_texts))
 
     def joined(self, text: str, second: int) -> Tokens:
-        """Return tokens of a pair as tokens of the one text that contains both.
-
-        Args:
-            text: the whole text.
-            second: character at which the second text starts.
+        """Return tokens of a pair as tokens of the one text that contains both; the second starts
+        at character `second`.
         """
         offsets = self.offsets
         if offsets is not None:
+            columns = zip(offsets, self.segments, self.special, strict=True)
             offsets = tuple(
                 (start + second, end + second) if segment and not is_special else (start, end)
-                for (start, end), segment, is_special in zip(
-                    offsets, self.segments, self.special, strict=True
-                )
+                for (start, end), segment, is_special in columns
             )
-        return Tokens(
-            texts=(text,),
-            tokens=self.tokens,
-            ids=self.ids,
-            special=self.special,
-            segments=(0,) * len(self),
-            generated=self.generated,
-            offsets=offsets,
-        )
+        kept = {name: getattr(self, name) for name in _PER_TOKEN}
+        kept["segments"] = (0,) * len(self)
+        return Tokens((text,), self.tokens, offsets=offsets, **kept)
 
     def by_word(self) -> Tokens:
         """Return the sequence with one entry per word; tokens outside words stay single."""
@@ -313,42 +302,22 @@ class Tokens:
         return replace(
             self,
             tokens=texts,
-            ids=tuple(self.ids[i] for i in firsts),
-            special=tuple(self.special[i] for i in firsts),
-            segments=tuple(self.segments[i] for i in firsts),
-            generated=tuple(self.generated[i] for i in firsts),
             offsets=offsets,
             words=tuple(numbers),
             word_texts=tuple(names),
             media_tokens=tuple(
-                joined_piece([self.media_tokens[i] for i in group]) for group in groups
-            )
-            if self.media_tokens
-            else (),
+                joined_piece([self.media_tokens[i] for i in group])
+                for group in (groups if self.media_tokens else ())
+            ),
+            **{name: tuple(getattr(self, name)[i] for i in firsts) for name in _PER_TOKEN},
         )
 
     def word_groups(self) -> list[list[int]]:
         """Return token positions of each word, in order; a token outside words is its own group."""
-        groups: list[list[int]] = []
-        group_of: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}
         for i, word in enumerate(self.words):
-            if word != NO_WORD and word in group_of:
-                group_of[word].append(i)
-                continue
-            groups.append([i])
-            if word != NO_WORD:
-                group_of[word] = groups[-1]
-        return groups
-
-
-def _check_strings(tokens: Sequence[str]) -> int:
-    listed = list(tokens) if isinstance(tokens, Iterable) else [tokens]
-    for number, token in enumerate(listed):
-        if not isinstance(token, str):
-            raise InputError(
-                f"Token {number} is {token!r}: expected a list of strings, one for each position."
-            )
-    return len(listed)
+            groups.setdefault(word if word != NO_WORD else -2 - i, []).append(i)
+        return list(groups.values())
 
 
 def _check_words(words: Sequence[object]) -> None:

@@ -25,7 +25,7 @@ from headscope.batch import Axes
 from headscope.errors import HeadscopeError, MetricError
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.layer_data import LayerData, Reduction
-from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife, scale_of
+from headscope.statistics.jackknife import Jackknife, pool, ratio, ratio_jackknife, scale_of
 from headscope.text.document import Document
 
 State = dict[str, np.ndarray]
@@ -366,12 +366,12 @@ class RatioMetric(_Summed):
     def variables(self) -> tuple[Variable, ...]:
         """Return the ratio, its count and, with heads, the ratio by layer."""
         heads = ("layer", "head") if self.scope == "layer" else ()
-        ratio = self.variable(self.name, (*heads, *self.dims))
+        main = self.variable(self.name, (*heads, *self.dims))
         count = self.count_variable(heads)
         if not self._has_by_layer:
-            return ratio, count
+            return main, count
         by_layer = self.variable(f"{self.name}_by_layer", ("layer", *self.dims), title="")
-        return ratio, count, by_layer
+        return main, count, by_layer
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return numerator over denominator, summed over buckets."""
@@ -403,9 +403,7 @@ class RatioMetric(_Summed):
         return self.scope == "layer" and self.has_layer_ratio
 
     def _ratio(self, numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-        denominator = self._spread(denominator)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(denominator > 0, numerator / denominator, np.nan)
+        return ratio(numerator, self._spread(denominator))
 
     def _spread(self, denominator: np.ndarray) -> np.ndarray:
         missing = len(self.dims) - len(self.denominator_dims)
