@@ -25,14 +25,7 @@ BLOCKS: tuple[BlockName, ...] = get_args(BlockName)
 
 
 def query_stack(block: str, stacks: Container[str]) -> str:
-    """Return the stack whose tokens attend in a block.
-
-    Each block but `cross` is a stack of the same name.
-
-    Args:
-        block: the block.
-        stacks: names of the token sequences.
-    """
+    """Return the stack whose tokens attend: each block but `cross` is a stack of its name."""
     if block != "cross":
         return block
     return "decoder" if "decoder" in stacks else "self"

@@ -60,9 +60,7 @@ class Axes:
 
     @property
     def units(self) -> np.ndarray:
-        """`bucket`: number within its group. Buckets of the same number are pooled in estimates
-        over all groups, so that intervals do not depend on the grouping.
-        """
+        """`bucket`: number within its group. Estimates over all groups pool equal numbers."""
         return self.bucket_numbers % self.buckets_per_group
 
     def bucket_of(self, group: str, number: int) -> int:

@@ -250,52 +250,28 @@ class Bias(SumMetric):
         """Return attention, preference and accuracy by condition, and their gaps."""
         heads = ("layer", "head")
         by_condition = ("condition", *heads)
+        attention = {"title": "Attention to the candidates", "units": "share of attention"}
+        equation = r"\frac{\sum a_{\text{true}}}{\sum a_{\text{true}} + a_{\text{other}}}"
+        accuracy = {"title": "Attends more to the antecedent", "short_title": "Accuracy"}
         gap = {"equation": "", "units": "difference of shares"}
+        cases = {"title": "", "units": "pronouns", "format": ".0f"}
+        candidates = ("condition", "candidate", *heads)
         return (
-            self.variable(
-                "bias_attention",
-                ("condition", "candidate", *heads),
-                title="Attention to the candidates",
-                short_title="Attention",
-                units="share of attention",
-            ),
-            self.variable(
-                "bias_preference",
-                by_condition,
-                equation=r"\frac{\sum a_{\text{true}}}{\sum a_{\text{true}} + a_{\text{other}}}",
-            ),
-            self.variable(
-                "bias_accuracy",
-                by_condition,
-                title="Attends more to the antecedent",
-                short_title="Accuracy",
-            ),
+            self.variable("bias_attention", candidates, short_title="Attention", **attention),
+            self.variable("bias_preference", by_condition, equation=equation),
+            self.variable("bias_accuracy", by_condition, **accuracy),
             self.variable(
                 "bias_preference_gap", heads, title="Gap of preference, pro − anti", **gap
             ),
             self.variable("bias_accuracy_gap", heads, title="Gap of accuracy, pro − anti", **gap),
-            self.variable("bias_cases", ("condition",), title="", units="pronouns", format=".0f"),
+            self.variable("bias_cases", ("condition",), **cases),
         )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return the values over all buckets."""
-        once = np.ones(state["cases"].shape[1])
-        attention = np.tensordot(once, state["attention"], (0, 1)).transpose(2, 3, 0, 1)
-        right = np.tensordot(once, state["right"], (0, 1)).transpose(2, 0, 1)
-        cases = np.tensordot(once, state["cases"], (0, 1)).transpose(1, 0)[..., None]
-        is_there = state["count"].sum(1) > 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            preference = attention[:, 0] / attention.sum(1)
-            accuracy = np.where(is_there, right / cases, np.nan)
-            mean = np.where(is_there, attention / cases[:, None], np.nan)
-        return {
-            "bias_attention": mean,
-            "bias_preference": preference,
-            "bias_accuracy": accuracy,
-            "bias_preference_gap": preference[0] - preference[1],
-            "bias_accuracy_gap": accuracy[0] - accuracy[1],
-            "bias_cases": state["cases"][0].sum(0),
-        }
+        ratios = self.jackknives(state, axes, np.arange(state["cases"].shape[1]))
+        values = {name: estimate.value for name, estimate in ratios.items()}
+        return {**values, "bias_cases": state["cases"][0].sum(0)}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Return the jackknife of each ratio; gaps are paired, because pairs share a bucket."""
@@ -347,9 +323,8 @@ def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tenso
         queries[row, number] = query
         masks[row, 0, number, list(true)] = 1
         masks[row, 1, number, list(other)] = 1
-    rows = np.array([case[0] for case in case_list], dtype=np.int64)
-    conditions = np.array([case[1] for case in case_list], dtype=np.int64)
-    numbers = np.array([case[2] for case in case_list], dtype=np.int64)
+    numbered = np.array([case[:3] for case in case_list], dtype=np.int64).reshape(-1, 3)
+    rows, conditions, numbers = numbered.T
     device = layer_data.device
     return (
         rows,

@@ -135,9 +135,9 @@ class DepBaselineByParent(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
-        pairs = _pairs_of(layer_data)
-        forms = [(form * pairs.all).sum((1, 2)) for form in relations_of_pairs(layer_data)]
-        return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs.n_all, pairs.queries
+        pairs, _, queries = _pairs_of(layer_data)
+        forms = [(form * pairs).sum((1, 2)) for form in relations_of_pairs(layer_data)]
+        return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs.sum((1, 2)), queries
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ class DepBaseline(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
-        pairs = _pairs_of(layer_data)
-        return pairs.n_related, pairs.n_all, pairs.queries
+        pairs, related, queries = _pairs_of(layer_data)
+        return related.sum((1, 2)), pairs.sum((1, 2)), queries
 
 
 @dataclass(frozen=True)
@@ -181,15 +181,15 @@ class DepByDistance(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs and all pairs at each distance, and queries."""
-        pairs = _pairs_of(layer_data)
+        pairs, related, queries = _pairs_of(layer_data)
         distance = distances(layer_data).long().clamp_max(FARTHEST + 1)
-        n, size = len(pairs.queries), FARTHEST + 2
+        n, size = len(queries), FARTHEST + 2
         bins = (distance + size * torch.arange(n, device=distance.device)[:, None, None]).flatten()
         numerator, denominator = (
             torch.bincount(bins, counted.flatten(), minlength=size * n).view(n, size)[:, 1:-1]
-            for counted in (pairs.related, pairs.all)
+            for counted in (related, pairs)
         )
-        return numerator, denominator, pairs.queries
+        return numerator, denominator, queries
 
 
 @dataclass(frozen=True)
@@ -212,34 +212,21 @@ class DepSpan(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return distances of related pairs, related pairs, and queries."""
-        pairs = _pairs_of(layer_data)
-        spans = (pairs.related * distances(layer_data)).sum((1, 2))
-        return spans, pairs.n_related, pairs.queries
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _DependencyPairs:
-    """Token pairs of the region, in parsed documents."""
-
-    all: Tensor
-    """`document query key`"""
-    related: Tensor
-    """`document query key`: pairs in a dependency relation."""
-    n_all: Tensor
-    n_related: Tensor
-    queries: Tensor
-    """`document`: number of queries."""
+        _, related, queries = _pairs_of(layer_data)
+        spans = (related * distances(layer_data)).sum((1, 2))
+        return spans, related.sum((1, 2)), queries
 
 
 @per_layer
-def _pairs_of(layer_data: LayerData) -> _DependencyPairs:
+def _pairs_of(layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the pairs of the region in parsed documents, those in a dependency relation (`document
+    query key`), and the number of queries (`document`).
+    """
     region = region_of(layer_data)
     is_parsed = has_labels(layer_data, "parents")[:, 0]
     pairs = region.pairs.double() * is_parsed[:, None, None]
     query_parent, key_parent = relations_of_pairs(layer_data)
-    related = pairs * (query_parent + key_parent)
-    queries = region.queries.double().sum(-1) * is_parsed
-    return _DependencyPairs(pairs, related, pairs.sum((1, 2)), related.sum((1, 2)), queries)
+    return pairs, pairs * (query_parent + key_parent), region.queries.double().sum(-1) * is_parsed
 
 
 DIRECTIONS = ("dependent", "head")
@@ -365,42 +352,26 @@ class DepAccuracy(_DepMetric):
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return right predictions over cases."""
-        values = {}
-        is_reported = self._is_reported(state)
-        for name, (right, cases) in self._sums(state).items():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                values[name] = np.where(is_reported, right.sum(0) / cases.sum(0), np.nan)
+        ratios = self.jackknives(state, axes, np.arange(state["cases"].shape[1]))
+        values = {name: estimate.value for name, estimate in ratios.items()}
         return {**values, "accuracy_count": state["count"].sum(1)}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """Return the jackknives of both ratios."""
-        is_reported = self._is_reported(state)
-        return {
-            name: ratio_jackknife(
-                np.where(is_reported, pool(right, units), 0.0),
-                np.where(is_reported, pool(cases, units), 0.0),
-                "logit",
-            )
-            for name, (right, cases) in self._sums(state).items()
-        }
-
-    def _is_reported(self, state: State) -> np.ndarray:
-        """`direction relation layer head`: return whether there are enough cases."""
-        cases = _joined(state["cases"], state["cases_all"]).sum(1)  # layer relation
-        is_enough = np.isfinite(self._reported(cases)).T[None, :, :, None]
-        is_measured = state["count"].sum(1) > 0
-        is_reported = is_enough & is_measured
-        return np.broadcast_to(is_reported, (len(DIRECTIONS), *is_reported.shape[1:]))
-
-    def _sums(self, state: State) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """`bucket direction relation layer head`: return right predictions and cases."""
-        right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
+        """Return the jackknives of both ratios, of right predictions to cases."""
         cases = _joined(state["cases"], state["cases_all"])  # layer bucket relation
         visible = _joined(state["visible"], state["visible_all"])  # layer bucket direction relation
-        right = right.transpose(1, 4, 2, 0, 3)
+        right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
+        is_enough = np.isfinite(self._reported(cases.sum(1))).T[None, :, :, None]
+        is_reported = is_enough & (state["count"].sum(1) > 0)
+        # All with the axes `bucket direction relation layer head`.
+        pooled = np.where(is_reported, pool(right.transpose(1, 4, 2, 0, 3), units), 0.0)
+        counted = {
+            "accuracy": cases.transpose(1, 2, 0)[:, None, :, :, None],
+            "accuracy_visible": visible.transpose(1, 2, 3, 0)[..., None],
+        }
         return {
-            "accuracy": (right, cases.transpose(1, 2, 0)[:, None, :, :, None]),
-            "accuracy_visible": (right, visible.transpose(1, 2, 3, 0)[..., None]),
+            name: ratio_jackknife(pooled, np.where(is_reported, pool(sums, units), 0.0), "logit")
+            for name, sums in counted.items()
         }
 
 

@@ -16,7 +16,7 @@ from headscope.metrics.core.regions import (
     whole_log_sums,
     whole_masses,
 )
-from headscope.metrics.surface import SurfaceMetric, first_positions, is_query, query_masses
+from headscope.metrics.surface import SurfaceMetric, is_query, query_masses
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class FirstEntropy(SurfaceMetric):
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return the first row's entropy, and the number of first rows twice."""
         entropies, is_counted = _entropies(layer_data)
-        first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(entropies.device)
+        first = torch.from_numpy(layer_data.queries.mask.argmax(axis=1)).to(entropies.device)
         index = first[:, None, None].expand(-1, layer_data.n_heads, 1)
         count = is_counted.gather(2, index).squeeze(2).double()
         return entropies.gather(2, index).squeeze(2), count, count
@@ -141,9 +141,7 @@ class UniformEntropy(SurfaceMetric):
 
 @per_layer
 def _entropies(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """Return the entropy of each row, `document head query` in float64, and a mask of rows that
-    count.
-    """
+    """`document head query`: return the entropy of rows, float64, and a mask of counted rows."""
     (products,) = whole_log_sums(layer_data)
     mass = query_masses(layer_data)
     is_there = (mass > 0) & (is_query(layer_data)[:, None, :] > 0)

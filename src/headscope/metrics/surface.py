@@ -37,16 +37,12 @@ class SurfaceMetric(RatioMetric):
     """Ratio over all tokens. Subclasses write `sums`."""
 
     name: ClassVar[str]
+    reductions: ClassVar[tuple[Reduction, ...]] = (whole_masses,)
     weighting: Weighting = "token"
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
             raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
-
-    @property
-    def reductions(self) -> tuple[Reduction, ...]:
-        """Reductions to sums of rows and columns; subclasses add theirs."""
-        return (whole_masses,)
 
     @property
     def averaged(self) -> str:
@@ -76,15 +72,8 @@ def is_query(layer_data: LayerData) -> Tensor:
 
 
 def query_masses(layer_data: LayerData) -> Tensor:
-    """`document head query`, float64: return row sums, which are 1 except with sink logits and
-    edits. Reads the reduction `whole_masses`.
-    """
+    """`document head query`, float64: return row sums, 1 except with sink logits and edits."""
     return whole_masses(layer_data)[0]
-
-
-def first_positions(mask: np.ndarray) -> np.ndarray:
-    """`document`: return the position of the first token."""
-    return np.asarray(mask.argmax(axis=1))
 
 
 OFFSETS = (-1, 0, 1)
@@ -108,7 +97,7 @@ def to_separators(layer_data: LayerData) -> Small:
 @Reduction
 def to_first(layer_data: LayerData) -> Small:
     """`document head`, float64: return attention of all queries to the first token."""
-    first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(layer_data.device)
+    first = torch.from_numpy(layer_data.queries.mask.argmax(axis=1)).to(layer_data.device)
     index = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
     paid = layer_data.weights.gather(3, index).squeeze(3) * is_query(layer_data)[:, None, :]
     return (paid.double().sum(-1),)

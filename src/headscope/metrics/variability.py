@@ -74,9 +74,8 @@ class Variability(MergedMetric):
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Return a state without documents."""
-        n_pairs = len(self._pairs(is_causal)[0])
-        values = np.zeros((0, n_heads, n_pairs), dtype=np.float32)
-        return {"order": np.zeros(0), "bucket": np.zeros(0), "size": np.zeros(0), "values": values}
+        values = np.zeros((0, n_heads, len(self._pairs(is_causal)[0])), dtype=np.float32)
+        return {**{name: np.zeros(0) for name in ARRAYS}, "values": values}
 
     def measure(self, layer_data: LayerData) -> State:
         """Return the weights between the first tokens of each document, in float32."""
@@ -103,11 +102,17 @@ class Variability(MergedMetric):
         In place, the arrays of a full first state are reused and written layer by layer.
         """
         axis = states[0]["order"].ndim - 1
-        kept, ends = self._kept(states)
+        order = np.concatenate([state["order"] for state in states], axis=-1)
+        # All layers saw the same documents in the same order.
+        kept = np.argsort(order[(0,) * axis], kind="stable")[: self.budget]
+        ends = np.cumsum([state["order"].shape[-1] for state in states])
         if len(kept) == ends[0] and (kept == np.arange(ends[0])).all():
             return states[0]
         if in_place and axis and len(kept) == ends[0]:
-            return self._refill(states, kept)
+            for name in ARRAYS:
+                for arrays in zip(*(state[name] for state in states), strict=True):
+                    arrays[0][:] = np.concatenate(arrays)[kept]
+            return states[0]
         merged: State = {}
         for name in ARRAYS:
             shape = list(states[0][name].shape)
@@ -118,20 +123,6 @@ class Variability(MergedMetric):
                 to = np.flatnonzero((kept >= start) & (kept < end))
                 into[to] = np.moveaxis(state[name], axis, 0)[kept[to] - start]
         return merged
-
-    def _refill(self, states: Sequence[State], kept: np.ndarray) -> State:
-        for name in ARRAYS:
-            for arrays in zip(*(state[name] for state in states), strict=True):
-                arrays[0][:] = np.concatenate(arrays)[kept]
-        return states[0]
-
-    def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the documents to keep, smallest hash first, and the ends of the states."""
-        order = np.concatenate([state["order"] for state in states], axis=-1)
-        # All layers saw the same documents in the same order.
-        first = order[(0,) * (order.ndim - 1)]
-        ends = np.cumsum([state["order"].shape[-1] for state in states])
-        return np.argsort(first, kind="stable")[: self.budget], ends
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return the sum of deviations over twice the sum of weights."""
@@ -189,10 +180,8 @@ def ratios_without(values: np.ndarray, is_present: np.ndarray, unit: np.ndarray)
     are subtracted. Sorted weights give the sum for any mean m: with k of n weights below m, Σ|a −
     m| = m (2k − n) + Σa − 2 Σ of those k.
 
-    Args:
-        values: `document head pair`, non-negative weights; 0 where missing.
-        is_present: `document pair`, true if the document has both positions.
-        unit: `document`, numbers from 0, each of at least one document.
+    `values` (`document head pair`) are 0 where `is_present` (`document pair`) is false. `unit`
+    (`document`) has numbers from 0.
     """
     n_documents, n_heads, n_pairs = values.shape
     member = (unit == np.arange(unit.max() + 1)[:, None]).astype(values.dtype)
@@ -212,9 +201,8 @@ def ratios_without(values: np.ndarray, is_present: np.ndarray, unit: np.ndarray)
     np.cumsum(ordered, axis=1, dtype=np.float64, out=running[:, 1:])
     n = np.tile(is_present.sum(0), n_heads)[:, None]
     sum_below, sum_all = (np.take_along_axis(running, end, axis=1) for end in (below, n))
-    deviations = (
-        (targets * (2 * below - n) + sum_all - 2 * sum_below).T.reshape(means.shape).sum(-1)
-    )
+    deviations = targets * (2 * below - n) + sum_all - 2 * sum_below
+    deviations = deviations.T.reshape(means.shape).sum(-1)
 
     off = np.abs(values - means.astype(values.dtype)[unit])
     own_deviations = member @ np.einsum("dhp,dp->dh", off, is_present, dtype=np.float64)

@@ -62,9 +62,7 @@ def unpaired(left: Jackknife, right: Jackknife) -> Difference:
 def _difference(
     value: np.ndarray, variance: np.ndarray, skewness: np.ndarray, df: np.ndarray
 ) -> Difference:
-    """Return the interval by Hall's transformation, and p by the more conservative of it and plain
-    t.
-    """
+    """Return the interval by Hall's transformation, and p by `conservative_t`."""
     error, t = np.sqrt(variance), t_critical(df)
     low, high = (value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
     with np.errstate(divide="ignore", invalid="ignore"):

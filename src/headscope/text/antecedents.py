@@ -191,9 +191,8 @@ def _numbers(document: Document, mention: Headed, features: dict[str, str]) -> f
         is_coordinated = any(document.parents[word] == mention.head_word for word in joined)
     else:
         forms = [document.words[word].lower() for word in words]
-        is_coordinated = "and" in forms[1:-1] and mention.head_word < words[0] + forms.index(
-            "and"
-        )  # `the cat and the dog`
+        is_joined = "and" in forms[1:-1]  # `the cat and the dog`
+        is_coordinated = is_joined and mention.head_word < words[0] + forms.index("and")
     if is_coordinated:
         return frozenset(("plur",))
     is_group = form in _WORDS["collectives"] or mention.mention.kind in ("organization", "ORG")

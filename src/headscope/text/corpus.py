@@ -33,13 +33,7 @@ class Spool:
     """Documents of an iterable in a temporary file, which reads ten times faster than parsing.
 
     The file belongs to this process: other users cannot read or write it, and it is deleted with
-    this object.
-
-    Args:
-        documents: read once.
-
-    Raises:
-        OSError: they do not fit on the disk, or into `MAX_BYTES`.
+    this object. OSError is raised if they do not fit on the disk, or into `MAX_BYTES`.
     """
 
     def __init__(self, documents: Iterable[Document]) -> None:
@@ -166,11 +160,7 @@ class Corpus:
         return True  # otherwise `if corpus` would read the corpus for its length
 
     def __len__(self) -> int:
-        """Return the number of documents.
-
-        Raises:
-            TypeError: The corpus is too large to count.
-        """
+        """Return the number of documents; raise TypeError if the corpus is too large to count."""
         if self._known.summary is not None:
             return self._known.summary.documents
         if self._known.length is None:
@@ -204,21 +194,16 @@ class Corpus:
 
     def _repr_html_(self) -> str:
         """Return an HTML table of what is known without reading the corpus."""
-        summary = self._known.summary
-        return facts_table(
-            f"Corpus {self.name}",
-            [
-                ("one document is a", self.unit_name),
-                ("sample", self.sample_size),
-                ("seed", None if self.sample_size is None else self.seed),
-                ("documents", summary and summary.documents),
-                ("sentences", summary and summary.sentences),
-                ("words", summary and summary.words),
-                ("mentions", summary and summary.mentions),
-                ("left out", summary and ", ".join(f"{n} {k}" for k, n in summary.skipped.items())),
-                ("counts", None if summary else "corpus.summary() reads it once and counts"),
-            ],
-        )
+        summary, size = self._known.summary, self.sample_size
+        facts: list[tuple[str, object]] = [("one document is a", self.unit_name)]
+        facts += [("sample", size), ("seed", None if size is None else self.seed)]
+        if summary is None:
+            facts.append(("counts", "corpus.summary() reads it once and counts"))
+        else:
+            names = ("documents", "sentences", "words", "mentions")
+            facts += [(name, getattr(summary, name)) for name in names]
+            facts.append(("left out", ", ".join(f"{n} {k}" for k, n in summary.skipped.items())))
+        return facts_table(f"Corpus {self.name}", facts)
 
     def read(self, report: ReadLog) -> Iterator[Document]:
         """Yield the documents; errors are counted in `report`."""
@@ -283,17 +268,13 @@ class Corpus:
             )
 
     def _summarize(self) -> Summary:
-        report = ReadLog(self.on_error)
-        content = hashlib.sha256()
-        names = ("documents", "sentences", "words", "mentions", "clusters")
-        counts = dict.fromkeys(names, 0)
+        report, content = ReadLog(self.on_error), hashlib.sha256()
+        counts = dict.fromkeys(("documents", "sentences", "words", "mentions", "clusters"), 0)
         for document in self.read(report):
             content.update(document.digest().encode())
-            counts["documents"] += 1
-            counts["sentences"] += len(document.sentences)
-            counts["words"] += len(document)
-            counts["mentions"] += len(document.mentions)
-            counts["clusters"] += len(document.clusters())
+            counted = (document.sentences, document.words, document.mentions, document.clusters())
+            for name, n in zip(counts, (1, *map(len, counted)), strict=True):
+                counts[name] += n
         drawn_from = self._known.drawn_from
         return Summary(
             **counts,

@@ -52,12 +52,7 @@ def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
 def align_array(
     offsets: Sequence[Span] | np.ndarray, spans: Sequence[Span] | np.ndarray
 ) -> np.ndarray:
-    """Return `align_tokens` as an int32 array over tokens.
-
-    Args:
-        offsets: `token 2`, start and end of each token.
-        spans: `word 2`, start and end of each word, both in ascending order.
-    """
+    """Return `align_tokens` of `token 2` and `word 2` as an int32 array over tokens."""
     token_start, token_end = _columns(offsets, "Token")
     word_start, word_end = _columns(spans, "Word")
     for edge in (word_start, word_end):
@@ -342,12 +337,9 @@ def class_names(special: Iterable[str]) -> tuple[str, ...]:
 
 
 def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """`token class`: return the membership of each token.
+    """`token class`: return the membership of each token in the classes of `class_names`.
 
-    Args:
-        tokens: tokens of one document, readable or as in the vocabulary; special ones by name.
-        special: `token`, true for tokens that the tokenizer added.
-        names: result of `class_names`.
+    Tokens are readable or as in the vocabulary; `special` ones, which the tokenizer added, by name.
     """
     members = np.zeros((len(tokens), len(names)), dtype=bool)
     if not len(tokens) or not names:

@@ -41,9 +41,7 @@ from headscope.metrics.core.registry import is_ours
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
     """`document layer number`: return several arrays as one table, float64 on the CPU.
 
-    Args:
-        arrays: `document …`; for several layers, `document head …` with the heads of all.
-        n_layers: number of layers in the arrays.
+    Arrays are `document …`; for several layers, `document head …` with the heads of all.
     """
     rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
     return torch.cat(rows, dim=2).cpu()
@@ -71,12 +69,8 @@ class Sums:
     def arrays(self) -> list[np.ndarray]:
         """`bucket …`: return the sums of each array."""
         ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
-        return [
-            np.ascontiguousarray(sums).reshape(-1, *shape)
-            for sums, shape in zip(
-                np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True
-            )
-        ]
+        split = zip(np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True)
+        return [np.ascontiguousarray(sums).reshape(-1, *shape) for sums, shape in split]
 
 
 States = dict[str, dict[str, State]]
@@ -120,9 +114,7 @@ class _BatchSums:
 class Accumulator:
     """Sums over batches. Use `batch` around each forward pass, `states` at the end.
 
-    Args:
-        metrics: metrics to measure.
-        n_layers: expected number of layers in a block.
+    `n_layers` is the expected number of layers in a block.
     """
 
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
@@ -199,11 +191,7 @@ class Accumulator:
         batch.derived.clear()
 
     def _measure(
-        self,
-        layer_data: LayerData,
-        layers: Sequence[int],
-        kind: _MetricInput,
-        measured: _BatchSums,
+        self, layer_data: LayerData, layers: Sequence[int], kind: _MetricInput, measured: _BatchSums
     ) -> None:
         rows: list[Tensor] = []
         state_keys = [_StateKey(layer_data.block, layer, kind) for layer in layers]

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
@@ -61,19 +61,11 @@ class Variable:
 
     def attributes(self) -> dict[str, str | int]:
         """Return the attributes of the array, without empty ones."""
-        attributes: dict[str, str | int] = {
-            "units": self.units,
-            "paper": self.paper,
-            "long_name": self.meaning,
-        }
+        attributes = {"units": self.units, "paper": self.paper, "long_name": self.meaning}
         if self.title:
-            attributes |= {
-                "title": self.title,
-                "short_title": self.short_title or self.title,
-                "equation": self.equation,
-                "format": self.format,
-                "order": self.order,
-            }
+            short = {"title": self.title, "short_title": self.short_title or self.title}
+            shown = {name: getattr(self, name) for name in ("equation", "format", "order")}
+            attributes |= short | shown
         return {name: value for name, value in attributes.items() if value != ""}
 
 
@@ -176,11 +168,9 @@ class Metric(ABC):
 
     @abstractmethod
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Merge states; associative and commutative (sums: up to rounding).
+        """Merge one or more states; associative and commutative (sums: up to rounding).
 
-        Args:
-            states: one or more.
-            in_place: arrays of the first state may be overwritten; it is not used again.
+        With `in_place`, arrays of the first state may be overwritten; it is not used again.
         """
 
     @abstractmethod
@@ -190,26 +180,17 @@ class Metric(ABC):
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Return the jackknife of each value of `finalize`; empty by default.
 
-        Args:
-            state: state of all layers.
-            axes: labels of its axes.
-            units: `bucket`, numbers from 0; buckets with the same number are pooled.
+        Buckets with the same number in `units` (`bucket`, from 0) are pooled.
         """
         return {}
 
     @final
     def variable(self, name: str, dims: tuple[str, ...], **others: str) -> Variable:
         """Return a variable with the metric's description, except for the given fields."""
-        description = {
-            "units": self.units,
-            "meaning": self.meaning,
-            "paper": self.paper,
-            "title": self.title or self.name.replace("_", " ").capitalize(),
-            "short_title": self.short_title,
-            "equation": self.equation,
-            "format": self.format,
-        }
-        return Variable(name, dims, order=self.order, **{**description, **others})
+        shared = ("units", "meaning", "paper", "short_title", "equation", "format", "order")
+        description: dict[str, Any] = {field: getattr(self, field) for field in shared}
+        description["title"] = self.title or self.name.replace("_", " ").capitalize()
+        return Variable(name, dims, **{**description, **others})
 
     @final
     def count_variable(self, dims: tuple[str, ...], name: str = "") -> Variable:
@@ -258,9 +239,7 @@ class SumMetric(_Summed):
 
     @abstractmethod
     def add(self, state: State, layer_data: LayerData) -> None:
-        """Add the data to a state in place. Write only to entries that change: the state may be
-        large.
-        """
+        """Add the data to a state in place. Write only to entries that change, in large states."""
 
 
 class MergedMetric(Metric):
@@ -330,9 +309,7 @@ class RatioMetric(_Summed):
 
     @final
     def checked_rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the result of `rows`; raise MetricError unless it is three tensors of the right
-        shapes.
-        """
+        """Return the result of `rows`, after checking that it is three tensors of right shapes."""
         rows = self.rows(layer_data)
         if not isinstance(rows, tuple) or len(rows) != len(RATIO_ARRAYS):
             raise MetricError(

@@ -89,10 +89,29 @@ def _dataset(
             # One metric may have labels on an axis that another has not ("all" relations): the
             # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
-        values = _values(metric, measured[metric.name], axes, labels, jackknives)
-        arrays.update(values)
-        if has_intervals:
-            arrays.update(_intervals(metric, values, jackknives))
+        variables = {variable.name: variable for variable in metric.variables()}
+        intervals: dict[str, xr.DataArray] = {}
+        for name, values in metric.finalize(measured[metric.name], axes).items():
+            dims, attributes = variables[name].dims, variables[name].attributes()
+            coordinates = {dim: list(labels[dim]) for dim in dims if dim in labels}
+            array = xr.DataArray(values, coordinates, dims, attrs=attributes)
+            arrays[name] = array
+            if name not in jackknives:
+                continue
+            array.attrs["weighting"] = metric.averaged
+            estimates = {name: jackknives[name]}
+            if dims[:2] == HEADS:
+                mean = f"{name}_mean"
+                arrays[mean] = array.mean(HEADS)
+                long_name = f"mean over heads of {name}"
+                arrays[mean].attrs = {"units": metric.units, "long_name": long_name}
+                estimates[mean] = jackknives[name].mean((0, 1))
+            for estimated, estimate in estimates.items() if has_intervals else ():
+                bounds = interval(estimate)
+                intervals |= labeled_interval(estimated, arrays[estimated], bounds, metric.units)
+            if has_intervals and name == metric.name and is_dominated(jackknives[name]):
+                intervals[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
+        arrays |= intervals
     arrays.update(_correlations(arrays, jackknives, has_intervals))
     if any("layer" in array.dims for array in arrays.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
@@ -101,44 +120,6 @@ def _dataset(
     if any("bound" in array.dims for array in arrays.values()):
         coords["bound"] = list(BOUNDS)
     return xr.Dataset(arrays, coords=coords)
-
-
-def _values(
-    metric: Metric, state: State, axes: Axes, labels: Labels, jackknives: Mapping[str, Jackknife]
-) -> dict[str, xr.DataArray]:
-    variables = {variable.name: variable for variable in metric.variables()}
-    arrays: dict[str, xr.DataArray] = {}
-    for name, values in metric.finalize(state, axes).items():
-        dims = variables[name].dims
-        attributes = variables[name].attributes()
-        if name in jackknives:
-            attributes["weighting"] = metric.averaged
-        coordinates = {dim: list(labels[dim]) for dim in dims if dim in labels}
-        arrays[name] = xr.DataArray(values, coordinates, dims, attrs=attributes)
-        if name in jackknives and dims[:2] == HEADS:
-            mean = f"{name}_mean"
-            arrays[mean] = arrays[name].mean(HEADS)
-            arrays[mean].attrs = {"units": metric.units, "long_name": f"mean over heads of {name}"}
-    return arrays
-
-
-def _intervals(
-    metric: Metric, arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife]
-) -> dict[str, xr.DataArray]:
-    """Return `…_interval` and `…_n_eff` of each variable with a jackknife."""
-    intervals: dict[str, xr.DataArray] = {}
-    for name, array in arrays.items():
-        main = name.removesuffix("_mean")
-        if name in jackknives:
-            bounds = interval(jackknives[name])
-        elif main in jackknives and main in arrays:
-            bounds = interval(jackknives[main].mean((0, 1)))
-        else:
-            continue
-        intervals |= labeled_interval(name, array, bounds, metric.units)
-        if name == metric.name and is_dominated(jackknives[name]):
-            intervals[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
-    return intervals
 
 
 def labeled_interval(

@@ -98,9 +98,7 @@ class LayerData:
 
     @property
     def weights(self) -> Tensor:
-        """`document head query key`: attention weights; not available with reductions. Do not write
-        to them.
-        """
+        """`document head query key`: read-only weights; not available with reductions."""
         return self.attention.weights
 
     @property
@@ -132,8 +130,7 @@ class LayerData:
     def refuse_writes(self) -> Iterator[None]:
         """Raise MetricError if the block of code writes into tensors that metrics share.
 
-        Compares copies of the weights, the gradients and everything that `once` and `of_batch`
-        keep. This doubles the memory of the layer.
+        Compares copies, which doubles the memory of the layer.
         """
         self._copies = []
         if self._attention is not None:

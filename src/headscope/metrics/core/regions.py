@@ -67,8 +67,7 @@ def _region(layer_data: LayerData, query_mask: np.ndarray, key_mask: np.ndarray)
 def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "query") -> Tensor:
     """`document head`, float64: return the number of queries that count.
 
-    With `labels` (`tags`, `parents`, `relations`), documents without such labels on that side have
-    0.
+    Documents without the given `labels` (`tags`, `parents`, `relations`) on that side have 0.
     """
     queries = region_of(layer_data).queries.double().sum(-1, keepdim=True)
     counts = queries.expand(-1, layer_data.n_heads)
@@ -99,18 +98,13 @@ def distances(layer_data: LayerData) -> Tensor:
 
 @per_batch
 def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """`document query key`, twice: return masks of pairs whose parent is the query, and the key.
-
-    Tokens of one word are not related.
-    """
+    """`document query key`, twice: return masks of pairs whose parent is the query, and the key."""
     tokens = layer_data.queries
     words, parents = torch.from_numpy(tokens.words), torch.from_numpy(tokens.parents)
     has_parent = (words >= 0) & (parents >= 0)
     key_parent = (parents[:, :, None] == words[:, None, :]) & has_parent[:, :, None]
-    return (
-        key_parent.transpose(1, 2).to(layer_data.device, layer_data.dtype),
-        key_parent.to(layer_data.device, layer_data.dtype),
-    )
+    key_parent = key_parent.to(layer_data.device, layer_data.dtype)
+    return key_parent.transpose(1, 2), key_parent  # tokens of one word are not related
 
 
 @per_batch
@@ -169,10 +163,8 @@ class _WholeReduction(_RegionReduction):
 
 
 def _masses(piece: _Piece) -> Small:
-    """Return float64 sums of rows and columns.
-
-    `document head query`: attention of each query to keys that count, and to all keys. `document
-    head key`: attention of queries that count to each key.
+    """Return float64 sums: of rows over keys that count, and over all keys (`document head query`);
+    of columns over queries that count (`document head key`).
     """
     rows = _row_sums(piece.region), _row_sums(piece.weights)
     return *rows, piece.region.sum(-2).double()
@@ -235,9 +227,7 @@ def squares(first: int) -> Reduction:
 
 @per_batch
 def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions of the first tokens that are not special (`document token`), and their
-    number.
-    """
+    """Return positions of the first tokens that are not special, `document token`; their number."""
     counts = layer_data.queries.mask & ~layer_data.queries.special
     order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
     positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
@@ -258,13 +248,9 @@ def _square(layer_data: LayerData, first: int) -> tuple[slice | Tensor, Tensor]:
     has_token = has_token.to(layer_data.device, layer_data.dtype)
     counts = pairs[documents, index[:, :, None], index[:, None]]
     counts = (counts * has_token[:, :, None] * has_token[:, None])[:, None]
-    start = int(positions[0, 0])
-    if (
-        start + first <= layer_data.n_queries
-        and (positions == np.arange(start, start + first)).all()
-    ):
-        return slice(start, start + first), counts
-    return index, counts
+    start, stop = int(positions[0, 0]), int(positions[0, 0]) + first
+    is_slice = stop <= layer_data.n_queries and (positions == np.arange(start, stop)).all()
+    return slice(start, stop) if is_slice else index, counts
 
 
 def row_mass(layer_data: LayerData) -> Tensor:

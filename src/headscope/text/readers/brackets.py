@@ -143,9 +143,7 @@ def mentions_from_brackets(
 
 
 def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
-    part, parts = 1, 1
-    if piece["part"]:
-        part, parts = map(int, piece["part"][1:-1].split("/"))
+    part, parts = map(int, (piece["part"] or "[1/1]")[1:-1].split("/"))
     values = (piece["fields"] or "").split("-")
     # The last field takes what is left: links carry hyphens.
     attributes = dict(zip(bracket.fields[1:], values[1:], strict=False))

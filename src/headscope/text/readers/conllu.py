@@ -126,9 +126,8 @@ def _sentence(
             sentence.relations.append(relation)
             parent = whole_number(head)
             if parent is None and head != "_":
-                raise broken(
-                    name, number, f"HEAD is {head[:60]!r}", "a word's number, 0 for the root, or _"
-                )
+                expected = "a word's number, 0 for the root, or _"
+                raise broken(name, number, f"HEAD is {head[:60]!r}", expected)
             sentence.parents.append(NO_PARENT if parent is None else parent - 1)
             if n_words > inside_until:
                 surfaces.append(Surface(form, (form,), "SpaceAfter=No" not in misc))
@@ -152,18 +151,12 @@ def _sentence(
             raise _wrong_id(name, number, id_, n_words)
         if "Entity=" in misc and "-" not in id_:
             is_empty = "." in id_
-            word_index = n_words if is_empty else n_words - 1
-            for item in misc.split("|"):
-                if item.startswith("Entity="):
-                    sentence.brackets.append(
-                        Bracket(word_index, item[7:], number, fields, is_empty)
-                    )
+            word = n_words if is_empty else n_words - 1
+            values = [item[7:] for item in misc.split("|") if item.startswith("Entity=")]
+            sentence.brackets += [Bracket(word, v, number, fields, is_empty) for v in values]
     if inside_until > n_words:
-        raise broken(
-            name,
-            rows[-1][0],
-            f"the sentence ends at word {n_words}, inside a token that reaches to {inside_until}",
-        )
+        problem = f"ends at word {n_words}, inside a token that reaches to {inside_until}"
+        raise broken(name, rows[-1][0], f"the sentence {problem}")
     if not n_words:
         raise broken(name, rows[0][0], "a sentence without words", _TEN)
     sentence.text, sentence.spans = locate(surfaces, text, name, rows[0][0])
@@ -201,10 +194,6 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
 
 
 def _wrong_id(name: str, number: int, id_: str, n_words: int) -> FileFormatError:
-    return broken(
-        name,
-        number,
-        f"ID is {id_[:60]!r}",
-        f"{n_words + 1}, a range from it ({n_words + 1}-{n_words + 2}) or an empty node "
-        f"({n_words}.1)",
-    )
+    following = f"{n_words + 1}, a range from it ({n_words + 1}-{n_words + 2})"
+    expected = f"{following} or an empty node ({n_words}.1)"
+    return broken(name, number, f"ID is {id_[:60]!r}", expected)

@@ -116,10 +116,8 @@ def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
     """Return the reader of a file, by its suffix or its first lines.
 
     The longest matching suffix decides. If none or several readers have it, `detect` is called in
-    order. Other files are plain text.
-
-    Raises:
-        FileFormatError: Readers have the suffix, but do not detect the content.
+    order. Other files are plain text. If readers have the suffix, but do not detect the content,
+    FileFormatError is raised.
     """
     file_name = path.name.lower().removesuffix(".gz")
     suffixes = [suffix for suffix in known_suffixes(readers) if file_name.endswith(suffix)]
@@ -146,21 +144,16 @@ def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
 def _check_suffixes(reader: type[Reader]) -> None:
     suffixes: object = reader.suffixes
     if not isinstance(suffixes, tuple):
-        raise InputError(
-            f"{reader.__name__}.suffixes is {suffixes!r}: expected a tuple of strings, such as "
-            "('.tsv',)."
-        )
+        expected = "expected a tuple of strings, such as ('.tsv',)."
+        raise InputError(f"{reader.__name__}.suffixes is {suffixes!r}: {expected}")
     for suffix in suffixes:
+        problem = ""
         if not isinstance(suffix, str) or not suffix or suffix != suffix.lower():
-            raise InputError(
-                f"{reader.__name__} has the suffix {suffix!r}: expected the end of a file's name "
-                "in lower case, such as '.tsv'."
-            )
-        if suffix.endswith(".gz"):
-            raise InputError(
-                f"{reader.__name__} has the suffix {suffix!r}: leave '.gz' out: compressed files "
-                "are read as if they were not."
-            )
+            problem = "expected the end of a file's name in lower case, such as '.tsv'."
+        elif suffix.endswith(".gz"):
+            problem = "leave '.gz' out: compressed files are read as if they were not."
+        if problem:
+            raise InputError(f"{reader.__name__} has the suffix {suffix!r}: {problem}")
 
 
 def _detects(reader: type[Reader]) -> bool:

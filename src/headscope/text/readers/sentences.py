@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from headscope.errors import InputError
@@ -140,10 +140,8 @@ def _join(
     mentions, problems = mentions_from_brackets(
         brackets, empty_nodes=empty_nodes, is_whole=part_of is None
     )
-    for problem in problems:
-        report.leave_out(
-            "mentions", broken(name, problem.line, f"{problem.reason} (document {batch_id!r})")
-        )
+    for reason, line in problems:
+        report.leave_out("mentions", broken(name, line, f"{reason} (document {batch_id!r})"))
     stops = [*paragraph_starts[1:], len(words)]
     try:
         return Document(
@@ -196,12 +194,9 @@ def locate(
         starts = _search(surfaces, text, name, line)
     spans: list[tuple[int, int]] = []
     for start, (form, words, _) in zip(starts, surfaces, strict=True):
-        if len(words) == 1:
-            spans.append((start, start + len(form)))
-        elif "".join(words).lower() == form.lower() and sum(map(len, words)) == len(form):
-            for word in words:
-                spans.append((start, start + len(word)))
-                start += len(word)
+        ends = list(accumulate(map(len, words), initial=start))
+        if "".join(words).lower() == form.lower() and ends[-1] == start + len(form):
+            spans += pairwise(ends)
         else:
             spans += [(start, start + len(form))] * len(words)
     return text, spans
@@ -216,18 +211,14 @@ def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> lis
             letter = _LETTER.search(text, position)
             position = max(position, (letter.start() if letter else len(text)) - n_leading)
         if not text.startswith(form, position):
-            raise broken(
-                name,
-                line,
-                f"the text continues with {text[position:][:30]!r}, the words with {form!r}",
-                "the text to be made of the words and spaces",
-            )
+            shown = text[position:][:30]
+            problem = f"the text continues with {shown!r}, the words with {form!r}"
+            raise broken(name, line, problem, "the text to be made of the words and spaces")
         starts.append(position)
         position += len(form)
     if text[position:].strip():
-        raise broken(
-            name, line, f"the text goes on after the last word with {text[position:][:30]!r}"
-        )
+        shown = text[position:][:30]
+        raise broken(name, line, f"the text goes on after the last word with {shown!r}")
     return starts
 
 
