@@ -212,9 +212,7 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def is_enough(estimate: Jackknife) -> np.ndarray:
-    """`…`: return whether there are enough documents for an interval. Values and their differences
-    share this rule, although differences have fewer degrees of freedom.
-    """
+    """`…`: return whether an interval of the value, or of its difference, has enough documents."""
     hits = estimate.has_events.sum(0)
     if estimate.scale == "logit":
         hits = np.minimum(hits, estimate.has_non_events.sum(0))

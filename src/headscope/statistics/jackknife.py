@@ -109,13 +109,13 @@ class Jackknife:
         is_known = np.isfinite(value)
         by_bucket = tuple(axis + 1 for axis in axes)
 
-        def averaged(array: np.ndarray) -> np.ndarray:
+        def averaged(array: np.ndarray, over: tuple[int, ...] = by_bucket) -> np.ndarray:
             if array.dtype == bool:
-                return (array & is_known).any(by_bucket)
-            return ratio(np.where(is_known, array, 0.0).sum(by_bucket), is_known.sum(axes))
+                return (array & is_known).any(over)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.where(is_known, array, 0.0).sum(over) / is_known.sum(axes)
 
-        mean = ratio(np.where(is_known, value, 0.0).sum(axes), is_known.sum(axes))
-        return self.changed(mean, averaged)
+        return self.changed(averaged(value, axes), averaged)
 
     def __sub__(self, other: Jackknife) -> Jackknife:
         """Return the difference of two values over the same buckets.
@@ -307,9 +307,7 @@ def largest_influence(estimate: Jackknife) -> np.ndarray:
 
 
 def is_driven_by_one(estimate: Jackknife) -> np.ndarray:
-    """`…`: return whether one bucket has over half of the variance and ten times the mean share.
-    Always false with ten buckets or fewer.
-    """
+    """`…`: return whether one bucket has over half of the variance and ten times the mean share."""
     largest = largest_influence(estimate)
     with np.errstate(invalid="ignore"):
         return (largest > MAX_INFLUENCE) & (largest * estimate.n_buckets > MAX_INFLUENCE_RATIO)

@@ -109,9 +109,7 @@ def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
 
 @per_batch
 def one_hot(layer_data: LayerData, side: str, labels: str) -> Tensor:
-    """`document token label`, float64: return one-hot `tags` or `relations` of the tokens on one
-    side (`query` or `key`). Tokens without a label have only 0.
-    """
+    """`document token label`, float64: return one-hot `tags` or `relations`; without a label, 0."""
     numbers = torch.from_numpy(getattr(_sequences(layer_data, side), labels))
     size = len(getattr(layer_data.batch.axes, labels))
     encoded = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
@@ -190,9 +188,7 @@ peaks = _RegionReduction(_peaks)
 
 @Reduction
 def pair_sums(layer_data: LayerData) -> Small:
-    """`document head 3`, float64: attention times distance, with the query as parent, with the key
-    as parent.
-    """
+    """`document head 3`, float64: attention times distance, from parents, and to parents."""
     flat = layer_data.weights.flatten(2).transpose(1, 2)
     return (torch.bmm(_pair_forms(layer_data), flat).transpose(1, 2).double(),)
 
