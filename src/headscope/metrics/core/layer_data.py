@@ -57,9 +57,7 @@ class LayerData:
     def of_reductions(
         like: LayerData, n_heads: int, reductions: Mapping[Reduction, Small]
     ) -> LayerData:
-        """Return the data of several layers' reductions, without weights; heads are side by side.
-        All layers have the shape of `like`.
-        """
+        """Return the reductions of several layers of one shape, heads side by side, no weights."""
         layer_data = copy.copy(like)
         layer_data.n_heads = n_heads
         layer_data._attention = None

@@ -156,7 +156,7 @@ class DepCases:
     """True if the parent is a word that the model reads."""
 
     def visible(self, *, is_causal: bool) -> np.ndarray:
-        """`direction case`: true if the word can attend to its parent, and its parent to the word."""
+        """`direction case`: true if a word can attend to its parent, and the parent to it."""
         sides = np.stack((self.parent < self.query, self.parent > self.query))
         return self.has_target & (sides | (not is_causal))
 
