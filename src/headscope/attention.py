@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from headscope.lazy import Tensor
 
 BlockName = Literal["self", "encoder", "decoder", "cross", "text", "vision", "audio"]
 """Attention block of the model.
@@ -26,14 +25,7 @@ BLOCKS: tuple[BlockName, ...] = get_args(BlockName)
 
 
 def query_stack(block: str, stacks: Container[str]) -> str:
-    """Return the stack whose tokens attend in a block.
-
-    Each block but `cross` is a stack of the same name.
-
-    Args:
-        block: the block.
-        stacks: names of the token sequences.
-    """
+    """Return the stack whose tokens attend: each block but `cross` is a stack of its name."""
     if block != "cross":
         return block
     return "decoder" if "decoder" in stacks else "self"

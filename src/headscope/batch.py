@@ -60,9 +60,7 @@ class Axes:
 
     @property
     def units(self) -> np.ndarray:
-        """`bucket`: number within its group. Buckets of the same number are pooled in estimates
-        over all groups, so that intervals do not depend on the grouping.
-        """
+        """`bucket`: number within its group. Estimates over all groups pool equal numbers."""
         return self.bucket_numbers % self.buckets_per_group
 
     def bucket_of(self, group: str, number: int) -> int:
@@ -128,7 +126,7 @@ class Batch:
     """Token sequences by name: `self`, or `encoder` and `decoder`."""
     numbers: np.ndarray
     """`document`: number in the corpus."""
-    keys: np.ndarray
+    sample_hashes: np.ndarray
     """`document`: hash of the content, in [0, 1)."""
     buckets: np.ndarray
     """`document`: number of its bucket."""
@@ -145,8 +143,8 @@ class Batch:
     because the last bits differ."""
     facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Counts over the whole corpus that metrics requested, by name."""
-    last_keys: Mapping[int, float] = field(default_factory=dict)
-    """Largest key in a sample of the corpus, by sample size (`Metric.sample`); empty if unknown."""
+    last_hashes: Mapping[int, float] = field(default_factory=dict)
+    """Largest hash of a sample of the corpus, by its size (`Metric.sample`); empty if unknown."""
     derived: dict[Hashable, object] = field(default_factory=dict, repr=False)
     """Results computed from the batch alone, shared by metrics and layers."""
 

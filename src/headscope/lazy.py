@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch as torch
     from scipy import special as special  # type: ignore[import-untyped, unused-ignore]
+    from torch import Tensor as Tensor
 else:
 
     class _Later:
@@ -28,6 +29,7 @@ else:
             return value
 
     torch = _Later("torch")
+    Tensor = object  # for annotations
     special = _Later("scipy.special")
 
 

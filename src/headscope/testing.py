@@ -24,7 +24,6 @@ from headscope.metrics.core.accumulator import Accumulator, measure_layer
 from headscope.metrics.core.contract import LayersMetric, Metric, RatioMetric, State, SumMetric
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.registry import find_metrics, metric_from_dict, metric_to_dict
-from headscope.statistics.jackknife import Jackknife
 from headscope.text.document import Document, Mention
 from headscope.text.tokens import class_members, class_names
 
@@ -119,14 +118,14 @@ def random_documents(
 def _annotate(document: RandomDocument, size: int, generator: np.random.Generator) -> None:
     word_of = np.repeat(np.arange(size), generator.integers(1, 3, size))[:size]
     n_words = int(word_of[-1]) + 1
-    parents = [int(generator.integers(0, n_words)) for _ in range(n_words)]
-    parents = [parent if parent != word else -1 for word, parent in enumerate(parents)]
+    drawn = [int(generator.integers(0, n_words)) for _ in range(n_words)]
+    parents = [parent if parent != word else -1 for word, parent in enumerate(drawn)]
     for word, parent in enumerate(parents):  # two words are not each other's parent
         if parent >= 0 and parents[parent] == word:
             parents[word] = -1
     tags = [str(generator.choice(TAGS)) for _ in range(n_words)]
     relations = [str(generator.choice(RELATIONS)) for _ in range(n_words)]
-    words = [int(word) for word in word_of]
+    words = word_of.tolist()
     if size > 4:
         words[3] = -1
     edge = [] if document.is_causal else [-1]
@@ -147,34 +146,24 @@ def make_batch(
 ) -> Batch:
     """Return the batch of these documents, padded at the right."""
     shape = len(documents), max(document.n for document in documents) + extra_padding
-    labels = ("words", "parents", "tags", "relations", "ids")
-    arrays = {name: np.full(shape, -1, dtype=np.int64) for name in labels}
+    names = ("words", "parents", "tags", "relations", "ids")
+    arrays = {name: np.full(shape, -1, dtype=np.int64) for name in names}
     mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     classes = np.zeros((*shape, len(KEY_CLASSES)), dtype=bool)
+    numbers_of = {label: i for labels in (TAGS, RELATIONS) for i, label in enumerate(labels)}
     for row, document in enumerate(documents):
         n = document.n
         mask[row, :n] = True
         special[row, :n] = document.special
         arrays["ids"][row, :n] = [TOKENS.index(token) for token in document.tokens]
-        classes[row, :n] = class_members(
-            document.tokens, np.array(document.special, dtype=bool), KEY_CLASSES
-        )
+        classes[row, :n] = class_members(document.tokens, special[row, :n], KEY_CLASSES)
         if document.words is not None and document.parents is not None:
             arrays["words"][row, :n] = document.words
             arrays["parents"][row, :n] = document.parents
-            arrays["tags"][row, :n] = [TAGS.index(t) if t else -1 for t in document.tags or ()]
-            arrays["relations"][row, :n] = [
-                RELATIONS.index(r) if r else -1 for r in document.relations or ()
-            ]
-    annotated = np.array([document.words is not None for document in documents])
-    sequences = Sequences(
-        mask=mask,
-        special=special,
-        is_tagged=annotated,
-        is_parsed=annotated,
-        classes=classes,
-        **arrays,
-    )
+            for name, labels in (("tags", document.tags), ("relations", document.relations)):
+                arrays[name][row, :n] = [numbers_of.get(label or "", -1) for label in labels or ()]
+    has = np.array([document.words is not None for document in documents])
+    sequences = Sequences(mask, special, is_tagged=has, is_parsed=has, classes=classes, **arrays)
     if numbers is None:
         numbers = range(first_number, first_number + len(documents))
     number = np.array(numbers, dtype=np.float64)
@@ -210,29 +199,22 @@ def make_attention(
     """Return the layers of a batch; rows of padding hold garbage, columns zeros."""
     block = cast("BlockName", "cross" if len(batch.stacks) > 1 else next(iter(batch.stacks)))
     length = batch.query_sequences(block).mask.shape[1]
-    n_layers, n_heads = documents[0].attention.shape[:2]
-    layers = []
-    for layer in range(n_layers):
-        shape = len(documents), n_heads, length, length
-        weights = np.zeros(shape, documents[0].attention.dtype)
-        for row, document in enumerate(documents):
-            weights[row, :, : document.n, : document.n] = document.attention[layer]
-            weights[row, :, document.n :, :] = garbage
-        tensor = torch.from_numpy(weights)
-        gradients = torch.sin(7 * tensor)  # of either sign, and not 0 where weights are
-        is_causal = documents[0].is_causal
-        layers.append(Attention(tensor, block, layer, is_causal, gradients=gradients))
-    return layers
+    first = documents[0]
+    n_layers, n_heads = first.attention.shape[:2]
+    shape = n_layers, len(documents), n_heads, length, length
+    weights = torch.zeros(shape, dtype=torch.from_numpy(first.attention).dtype)
+    for row, document in enumerate(documents):
+        weights[:, row, :, : document.n, : document.n] = torch.from_numpy(document.attention)
+        weights[:, row, :, document.n :, :] = garbage
+    # Gradients are of either sign, and not 0 where weights are.
+    return [
+        Attention(layer, block, number, first.is_causal, gradients=torch.sin(7 * layer))
+        for number, layer in enumerate(weights)
+    ]
 
 
 class MetricSample:
-    """One metric and twelve random documents to measure.
-
-    Args:
-        metric: The metric.
-        is_causal: Queries see only earlier keys.
-        seed: Seed of the documents.
-    """
+    """One metric and twelve random documents to measure."""
 
     def __init__(self, metric: Metric, is_causal: bool = False, seed: int = 7) -> None:
         self.metric = metric
@@ -271,9 +253,8 @@ class MetricSample:
 
     def zero(self) -> State:
         """Return the state of no documents, for both layers."""
-        metric = self.metric
-        empty = metric.zero(N_HEADS, self.axes, is_causal=self.documents[0].is_causal)
-        if metric.scope == "text" or isinstance(metric, LayersMetric):
+        empty = self.metric.zero(N_HEADS, self.axes, is_causal=self.documents[0].is_causal)
+        if self.metric.scope == "text" or isinstance(self.metric, LayersMetric):
             return empty
         return {name: np.stack([array, array]) for name, array in empty.items()}
 
@@ -353,13 +334,10 @@ def check_sharding(sample: MetricSample) -> None:
 
 def check_batching(sample: MetricSample) -> None:
     """Check that padding and the order of documents change nothing."""
-    state = sample.state(range(8))
-    rule = "padding should change nothing"
-    sample.require_same(state, sample.state(range(8), padding=5), rule)
-    forward, backward = (
-        sample.metric.merge([sample.state(order), sample.zero()])
-        for order in ([0, 1, 2, 3], [3, 1, 2, 0])
-    )
+    plain, padded = sample.state(range(8)), sample.state(range(8), padding=5)
+    sample.require_same(plain, padded, "padding should change nothing")
+    orders = [0, 1, 2, 3], [3, 1, 2, 0]
+    forward, backward = (sample.metric.merge([sample.state(o), sample.zero()]) for o in orders)
     rule = "the order of documents in a batch should change nothing"
     sample.require_same(forward, backward, rule)
 
@@ -377,8 +355,8 @@ def check_inputs(sample: MetricSample) -> None:
     copies = pickle.loads(pickle.dumps((a, b)))
     metric.merge([a, b])
     metric.finalize(a, batch.axes)
+    rule = "`merge` and `finalize` should leave states unchanged"
     for state, copy in zip((a, b), copies, strict=True):
-        rule = "`merge` and `finalize` should leave states unchanged"
         sample.require_same(state, copy, rule, bits=True)
 
 
@@ -400,9 +378,8 @@ def check_nothing_measured(sample: MetricSample) -> None:
         is_count = name.endswith("_count") or "cases" in name
         is_empty = (array == 0).all() if is_count else np.isnan(array).all() or (array == -1).all()
         expected = "0" if is_count else "NaN"
-        sample.require(
-            is_empty, f"{name} of no documents should be {expected}, not {array.flat[:3]}"
-        )
+        rule = f"{name} of no documents should be {expected}, not {array.flat[:3]}"
+        sample.require(is_empty, rule)
 
 
 def check_axes(sample: MetricSample) -> None:
@@ -410,19 +387,16 @@ def check_axes(sample: MetricSample) -> None:
     metric = sample.metric
     values = metric.finalize(sample.state([0, 1]), sample.axes)
     variables = {variable.name: variable for variable in metric.variables()}
-    sample.require(
-        set(values) == set(variables),
-        f"`finalize` returns {sorted(values)}, but `variables` describes {sorted(variables)}",
-    )
-    sizes = {"layer": 2, "layer_a": 2, "layer_b": 2}
+    rule = f"`finalize` returns {sorted(values)}, but `variables` describes {sorted(variables)}"
+    sample.require(values.keys() == variables.keys(), rule)
+    sizes = dict.fromkeys(("layer", "layer_a", "layer_b"), 2)
     sizes |= dict.fromkeys(("head", "head_a", "head_b"), N_HEADS)
     sizes |= {dim: len(labels) for dim, labels in metric.coordinates(sample.axes).items()}
     for name, array in values.items():
         dims = variables[name].dims
         expected = tuple(sizes.get(dim, -1) for dim in dims)
-        sample.require(
-            array.shape == expected, f"{name} {dims} has the shape {array.shape}, not {expected}"
-        )
+        rule = f"{name} {dims} has the shape {array.shape}, not {expected}"
+        sample.require(array.shape == expected, rule)
 
 
 def check_jackknife(sample: MetricSample) -> None:
@@ -439,26 +413,15 @@ def check_jackknife(sample: MetricSample) -> None:
         sample.require(is_same, f"the jackknife of {name} has another value than `finalize`")
     for name, estimate in pooled.items():
         sample.require(len(estimate.deltas) == 2, f"{name} should pool buckets by `units`")
-    for bucket in (0, 3):
-        _check_without(sample, bucket, values, jackknives)
-
-
-def _check_without(
-    sample: MetricSample,
-    bucket: int,
-    values: dict[str, np.ndarray],
-    jackknives: dict[str, Jackknife],
-) -> None:
     buckets = sample.batch(range(N_DOCUMENTS)).buckets
-    others = [n for n in range(N_DOCUMENTS) if buckets[n] != bucket]
-    rest = sample.metric.finalize(sample.state(others), sample.axes)
-    for name, estimate in jackknives.items():
-        if name == "baseline":  # without the bucket, another offset may be best
-            continue
-        change = values[name] - rest[name]
-        is_finite = np.isfinite(change)
-        is_same = np.allclose(estimate.deltas[bucket][is_finite], change[is_finite], 0, 1e-6)
-        sample.require(is_same, f"deltas of {name} are not its change without bucket {bucket}")
+    for bucket in (0, 3):
+        rest = metric.finalize(sample.state(np.flatnonzero(buckets != bucket).tolist()), axes)
+        for name in jackknives.keys() - {"baseline"}:  # another offset may then be best
+            change = values[name] - rest[name]
+            is_finite = np.isfinite(change)
+            deltas = jackknives[name].deltas[bucket]
+            is_same = np.allclose(deltas[is_finite], change[is_finite], 0, 1e-6)
+            sample.require(is_same, f"deltas of {name} are not its change without bucket {bucket}")
 
 
 CHECKS: tuple[Callable[[MetricSample], None], ...] = (

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headscope.figures.style import BLUE, ORANGE, new_figure, save_figure, styled
-from headscope.statistics.jackknife import DECISIVE
+from headscope.statistics.jackknife import MAX_INFLUENCE
 from studies.errors.measures import KNOWN, KNOWN_TO_SPACY, SCALES
 from studies.errors.record import Rate, read_rates
 
@@ -228,7 +228,7 @@ def _population(rate: Rate) -> str:
 def _decides(of: Rates) -> str:
     """The largest share of one document in what a head varies by, where it is more than half."""
     share = max(rate.heaviest for rate in of)
-    return f" ({_number(share, 2)})" if share > DECISIVE else ""
+    return f" ({_number(share, 2)})" if share > MAX_INFLUENCE else ""
 
 
 def _power_table(rates: Rates) -> str:

@@ -63,6 +63,8 @@ FILES = {
 UNITS = st.sampled_from(("sentence", "paragraph", "document"))
 ON_ERROR = st.sampled_from(("raise", "skip"))
 
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*The rest of the file is left out")
+
 
 def read_through(name: str, data: bytes, **options: Any) -> int:
     """Read a file as everything does that reads one, and check what comes out of it."""

@@ -14,10 +14,10 @@ import headscope as hs
 from headscope.heads.cards import make_card
 from headscope.heads.head_map import map_heads
 from headscope.heads.roles import (
-    CONTENT,
     NO_ROLE,
+    ROLE_VARIABLES,
     ROLES,
-    SURFACE,
+    TOKEN_ROLES,
     RoleThresholds,
     corpus_roles,
     name_roles,
@@ -87,7 +87,7 @@ def test_the_first_key_counts_for_no_content_role() -> None:
     trace = Trace.from_arrays(np.full((1, 1, 4, 4), 0.25), ["the", "cat", "the", "cat"])
     places = role_places(trace.main)
     assert not any(
-        places[role][:, 0].any() for role in (*CONTENT, "previous_token", "current_token")
+        places[role][:, 0].any() for role in (*TOKEN_ROLES, "previous_token", "current_token")
     )
     assert places["duplicate_token"].any(-1).tolist() == [True, True, False, True]
 
@@ -158,7 +158,7 @@ def test_random_weights_show_no_content_roles() -> None:
         for power in (1, 16, 256):
             roles = sharpened(trace, power).roles()["role"].values
             count += roles.size
-            named += int(np.isin(roles.astype(str), CONTENT).sum())
+            named += int(np.isin(roles.astype(str), TOKEN_ROLES).sum())
     assert count == 6 * 3 * 72
     assert named / count <= 0.01
 
@@ -187,7 +187,7 @@ def test_one_taxonomy_in_map_card_page_and_report(tiny_bert: hs.Model) -> None:
     evidence = make_evidence(result, trace)
     content = build_report([result])
     (figure,) = (f for s in content["sections"] for f in s["figures"] if f["id"] == "heads")
-    named = map_heads(analyze(tiny_bert, corpus, [*SURFACE, "js"]), starts=1).data
+    named = map_heads(analyze(tiny_bert, corpus, [*ROLE_VARIABLES, "js"]), starts=1).data
     names = {
         (int(point["layer"]), int(point["head"])): str(point["role"].item())
         for point in (named.isel(at=i) for i in range(named.sizes["at"]))

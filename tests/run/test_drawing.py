@@ -12,7 +12,7 @@ import pytest
 from headscope.metrics.variability import Variability
 from headscope.run import analyze as analyze_module
 from headscope.run.analyze import analyze
-from headscope.run.plan import SPARE, SPARE_SHARE, document_key, last_keys
+from headscope.run.plan import SPARE, SPARE_SHARE, document_key, last_hashes
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.read import read
@@ -45,7 +45,7 @@ def test_the_sample_is_the_same_as_if_all_were_kept(
 ) -> None:
     metrics = [Variability(budget=budget)]
     drawn = analyze(tiny_bert, made(), metrics=metrics)
-    monkeypatch.setattr(analyze_module, "last_keys", lambda keys, metrics: {})
+    monkeypatch.setattr(analyze_module, "last_hashes", lambda keys, metrics: {})
     assert_same_bits(drawn, analyze(tiny_bert, made(), metrics=metrics))
     assert (drawn["variability_count"] == budget).all()
 
@@ -58,7 +58,7 @@ def test_workers_draw_the_same(tiny_bert: Model) -> None:
 
 def test_few_more_are_shown_than_drawn() -> None:
     keys = np.random.default_rng(0).random(1000)
-    bound = last_keys(keys, [Variability(budget=100), Variability(budget=5000)])
+    bound = last_hashes(keys, [Variability(budget=100), Variability(budget=5000)])
     assert bound.keys() == {100}
     assert (keys <= bound[100]).sum() == 100 + SPARE + 100 * SPARE_SHARE
 

@@ -92,7 +92,7 @@ def test_shares_that_rare_documents_pull_down_are_rarely_listed(
     found = discoveries(*sums, "logit", 12, repetitions=400, seed=12)
     assert found.any_false.rate <= 0.077  # 0.05 and 2.5 standard errors
     assert found.any_undecided == found.any_false
-    monkeypatch.setattr(intervals, "OF_DOCUMENTS", 0.0)
+    monkeypatch.setattr(intervals, "MIN_DOWNWARD_SKEWNESS", 0.0)
     seen = discoveries(*sums, "logit", 12, repetitions=400, seed=12)
     assert found.any_false.rate < seen.any_false.rate
     assert found.found > seen.found / 2

@@ -195,6 +195,7 @@ def test_spacing(words: str, text: str) -> None:
     assert locate(spaced(words.split()), None, "x", 1)[0] == text
 
 
+@pytest.mark.filterwarnings("ignore:(?s).*The rest of the file is left out")
 @settings(deadline=None)
 @given(
     junk=st.lists(

@@ -321,6 +321,7 @@ def test_round_trip(tmp_path_factory: pytest.TempPathFactory, document: Document
     assert list(read(path, unit="document")) == [document]
 
 
+@pytest.mark.filterwarnings("ignore:(?s).*The rest of the file is left out")
 @settings(deadline=None)
 @given(
     junk=st.lists(

@@ -212,6 +212,7 @@ def test_words_without_text_are_joined_by_spaces() -> None:
     assert document_from_dict({"words": ["do", "n't", "."]}).text == "do n't ."
 
 
+@pytest.mark.filterwarnings("ignore:(?s).*The rest of the file is left out")
 @settings(deadline=None)
 @given(
     st.lists(

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 import headscope as hs
-from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.errors import FileFormatError, HeadscopeWarning, InputError, UnknownName
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.read import REGISTERED, known_readers
@@ -228,5 +228,18 @@ def test_an_error_in_a_reader_names_file_and_line_and_obeys_on_error(
     with pytest.raises(FileFormatError, match=message):
         list(hs.read(path))
     corpus = hs.read(tmp_path, on_error="skip")
-    assert texts(corpus)[-1] == "Plain."
-    assert corpus.summary().skipped == {"files": 1}
+    with pytest.warns(HeadscopeWarning, match=r"a\.mine, line \d: .* The rest of the file is left"):
+        assert texts(corpus)[-1] == "Plain."
+    with pytest.warns(HeadscopeWarning, match="The rest of the file is left out"):
+        assert corpus.summary().skipped == {"files": 1}
+
+
+def test_an_error_before_the_first_line_names_no_line(tmp_path: Path) -> None:
+    def fails(lines: object, *arguments: object) -> None:
+        raise KeyError("early")
+
+    path = tmp_path / "a.mine"
+    path.write_text("one\n", encoding="utf-8")
+    hs.register_reader(made(documents=lambda self, *arguments: fails(*arguments)))
+    with pytest.raises(FileFormatError, match=r"a\.mine: the reader 'mine' failed: .* the file,"):
+        list(hs.read(path))

@@ -68,10 +68,10 @@ def explain_score(
     _explainable_site(model, layer, head)
     main = model.wiring.main_block()
     stacks, inputs = read_text(model, text, None, None if main == "self" else text)
-    return explain_place(model, stacks, inputs, layer, head, query, key)
+    return explain_position(model, stacks, inputs, layer, head, query, key)
 
 
-def explain_place(
+def explain_position(
     model: Model,
     stacks: Mapping[str, Tokens],
     inputs: Mapping[str, object],

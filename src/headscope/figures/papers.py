@@ -33,7 +33,7 @@ from headscope.figures.heat_maps import (
 )
 from headscope.figures.style import save_figure, styled
 from headscope.heads.head_map import map_heads
-from headscope.heads.roles import SURFACE, Probes, RoleThresholds
+from headscope.heads.roles import ROLE_VARIABLES, Probes, RoleThresholds
 from headscope.results.display import is_shown
 from headscope.results.result import Result
 
@@ -99,7 +99,9 @@ FIGURES: dict[str, PaperFigure] = {
     ),
     "clark-4": PaperFigure(("row_entropy", "first_entropy", "uniform_entropy"), clark_figure_4),
     MAP: PaperFigure(
-        ("js", *SURFACE), _head_map, 'Run analyze with it: analyze(model, corpus, ["all", "js"]).'
+        ("js", *ROLE_VARIABLES),
+        _head_map,
+        'Run analyze with it: analyze(model, corpus, ["all", "js"]).',
     ),
     GENRES: PaperFigure((), genre_figure),
 }

@@ -44,14 +44,14 @@ ROLES: dict[str, Role] = {
 }
 """All roles, by the id that payloads, files and addresses use."""
 NAMES = tuple(ROLES)
-CONTENT = ("duplicate_token", "induction")
+TOKEN_ROLES = ("duplicate_token", "induction")
 """Roles that depend on the tokens themselves."""
 SINK_ROLES = ("first_token", "special_token", "punctuation")
 """Keys that collect attention (attention sinks)."""
 NO_ROLE = "other"
 """Name of heads without a role."""
 OFFSETS = {"previous_token": -1, "current_token": 0, "next_token": 1}
-SURFACE = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
+ROLE_VARIABLES = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
 """Variables of a corpus run that roles are read from."""
 MIN_VISIBLE_KEYS = 4
 """Rows with fewer visible keys are neither broad nor narrow."""
@@ -177,7 +177,7 @@ def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.D
     for role, members in zip(SINK_ROLES, ([FIRST], added, [PUNCTUATION]), strict=True):
         if members and set(members) <= set(classes):
             tables[role] = data["class_share"].sel(key_class=members).sum("key_class")
-    tables |= {role: data[role] for role in CONTENT if role in data}
+    tables |= {role: data[role] for role in TOKEN_ROLES if role in data}
     uniform = np.zeros((len(NAMES), 1, 1))
     if {"row_entropy", "uniform_entropy"} <= set(data):
         tables["broad"] = xr.apply_ufunc(np.exp, data["row_entropy"] - data["uniform_entropy"])
@@ -189,7 +189,7 @@ def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.D
     for role, table in tables.items():
         row = NAMES.index(role)
         shares[row] = table.transpose("layer", "head").values
-        count = f"{role if role in CONTENT else 'offset_share'}_count"
+        count = f"{role if role in TOKEN_ROLES else 'offset_share'}_count"
         queries[row] = int(data[count].max()) if count in data else thresholds.queries
     coords = {name: first[name].values for name in ("layer", "head")}
     return _apply(thresholds, shares, queries, uniform).choose(coords, "corpus")
@@ -352,7 +352,7 @@ def name_heads(
     A name that a probe gives comes first, because it is more specific; then the name of the role,
     or `NO_ROLE`. See `headscope.map_heads` for `probes`.
     """
-    missing = [name for name in SURFACE if name not in result]
+    missing = [name for name in ROLE_VARIABLES if name not in result]
     roles = None if missing else corpus_roles(result.dataset, thresholds or DEFAULT)
     if roles is None:
         raise InputError(

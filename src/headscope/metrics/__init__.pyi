@@ -15,6 +15,7 @@ from headscope.metrics.core.layer_data import Reduction as Reduction
 from headscope.metrics.core.layer_data import Small as Small
 from headscope.metrics.core.regions import Region as Region
 from headscope.metrics.core.regions import column_mass as column_mass
+from headscope.metrics.core.regions import distance_sum as distance_sum
 from headscope.metrics.core.regions import distances as distances
 from headscope.metrics.core.regions import log_sums as log_sums
 from headscope.metrics.core.regions import masses as masses

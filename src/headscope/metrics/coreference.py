@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric, State, SumMetric, Variable
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_batch
 from headscope.metrics.core.word_attention import has_tokens, word_rows
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 from headscope.text.antecedents import KINDS, Anaphor, agree, anaphors, traits_of
 from headscope.text.document import Document
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Candidates = Literal["mentions", "words"]
 """Candidates for the antecedent: head words of earlier mentions, or all other words."""
@@ -56,6 +52,7 @@ class CorefAccuracy(RatioMetric):
     has_layer_ratio = False
     dims = ("mention_kind",)
     denominator_dims = ("mention_kind",)
+    axis_labels = {"mention_kind": MENTION_KINDS}
 
     candidates: Candidates = "mentions"
 
@@ -63,14 +60,9 @@ class CorefAccuracy(RatioMetric):
         if self.candidates not in get_args(Candidates):
             raise UnknownName.of("candidates", self.candidates, get_args(Candidates))
 
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the kinds of mentions, and all of them."""
-        return {"mention_kind": MENTION_KINDS}
-
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions, mentions, and mentions of all kinds."""
-        key = ("coref masks", self.candidates)
-        queries, allowed, right, kinds = layer_data.of_batch(key, lambda: self._masks(layer_data))
+        queries, allowed, right, kinds = _masks(layer_data, self.candidates)
         highest, best = (word_rows(layer_data, queries) * allowed[:, None]).max(-1)
         is_right = right[:, None].expand(-1, layer_data.n_heads, -1, -1).gather(3, best[..., None])
         is_found = is_right[..., 0] & (highest > 0)
@@ -78,33 +70,34 @@ class CorefAccuracy(RatioMetric):
         denominator = kinds.sum(1)[:, None].expand_as(numerator)
         return numerator, denominator, denominator[..., 0]
 
-    def _masks(self, layer_data: LayerData) -> tuple[Tensor, ...]:
-        """Return head words (`document mention`), candidates and antecedents (`document mention
-        word`), and kinds (`document mention kind`).
-        """
-        by_document = document_anaphors(layer_data)
-        has = has_tokens(layer_data)
-        shape = len(by_document), max([1, *map(len, by_document)])
-        queries = np.zeros(shape, dtype=np.int64)
-        allowed = np.zeros((*shape, has.shape[1]))
-        right = np.zeros((*shape, has.shape[1]), dtype=bool)
-        kinds = np.zeros((*shape, len(MENTION_KINDS)))
-        for row, document in enumerate(by_document):
-            for number, anaphor in enumerate(document):
-                queries[row, number] = anaphor.mention.head_word
-                if self.candidates == "words":
-                    allowed[row, number] = has[row]
-                    allowed[row, number, anaphor.mention.head_word] = 0
-                else:
-                    allowed[row, number, [other.head_word for other in anaphor.candidates]] = 1
-                right[row, number, list(anaphor.antecedents)] = True
-                kinds[row, number] = _kinds(anaphor)
-        tensors = (
-            torch.from_numpy(array).to(layer_data.device)
-            for array in (queries, allowed, right, kinds)
-        )
-        queries_, allowed_, right_, kinds_ = tensors
-        return queries_, allowed_.to(layer_data.dtype), right_, kinds_
+
+@per_batch
+def _masks(layer_data: LayerData, candidates: Candidates) -> tuple[Tensor, ...]:
+    """Return head words (`document mention`), candidates and antecedents (`document mention
+    word`), and kinds (`document mention kind`).
+    """
+    by_document = document_anaphors(layer_data)
+    has = has_tokens(layer_data)
+    shape = len(by_document), max([1, *map(len, by_document)])
+    queries = np.zeros(shape, dtype=np.int64)
+    allowed = np.zeros((*shape, has.shape[1]))
+    right = np.zeros((*shape, has.shape[1]), dtype=bool)
+    kinds = np.zeros((*shape, len(MENTION_KINDS)))
+    for row, document in enumerate(by_document):
+        for number, anaphor in enumerate(document):
+            queries[row, number] = anaphor.mention.head_word
+            if candidates == "words":
+                allowed[row, number] = has[row]
+                allowed[row, number, anaphor.mention.head_word] = 0
+            else:
+                allowed[row, number, [other.head_word for other in anaphor.candidates]] = 1
+            right[row, number, list(anaphor.antecedents)] = True
+            kinds[row, number] = _kinds(anaphor)
+    tensors = (
+        torch.from_numpy(array).to(layer_data.device) for array in (queries, allowed, right, kinds)
+    )
+    queries_, allowed_, right_, kinds_ = tensors
+    return queries_, allowed_.to(layer_data.dtype), right_, kinds_
 
 
 @dataclass(frozen=True)
@@ -134,10 +127,7 @@ class CorefBaseline(RatioMetric):
     is_default = False
     dims = ("mention_kind", "rule")
     denominator_dims = ("mention_kind",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the kinds of mentions and the rules."""
-        return {"mention_kind": MENTION_KINDS, "rule": RULES}
+    axis_labels = {"mention_kind": MENTION_KINDS, "rule": RULES}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions of each rule, mentions, and mentions of all kinds."""
@@ -184,18 +174,14 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
     }
 
 
+@per_batch
 def document_anaphors(layer_data: LayerData) -> list[list[Anaphor]]:
     """Return the anaphors of each document; empty if the batch has no documents."""
-    batch = layer_data.batch
-
-    def make() -> list[list[Anaphor]]:
-        has = has_tokens(layer_data)
-        by_document = [
-            anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
-        ]
-        return by_document + [[] for _ in range(len(batch) - len(by_document))]
-
-    return batch.once(("anaphors", layer_data.block), make)
+    batch, has = layer_data.batch, has_tokens(layer_data)
+    by_document = [
+        anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
+    ]
+    return by_document + [[] for _ in range(len(batch) - len(by_document))]
 
 
 def _kinds(anaphor: Anaphor) -> np.ndarray:
@@ -206,13 +192,6 @@ CONDITION = "condition"
 """Key in `Document.meta` of a document's condition (one of `CONDITIONS`)."""
 CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
-
-_DIMS = {
-    "attention": ("bucket", "head", "condition", "candidate"),
-    "right": ("bucket", "head", "condition"),
-    "cases": ("bucket", "condition"),
-    "count": ("bucket", "head"),
-}
 
 
 @dataclass(frozen=True)
@@ -242,26 +221,18 @@ class Bias(SumMetric):
     needs = frozenset(("mentions",))
     blocks = SELF_BLOCKS
     is_default = False
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the conditions and candidates."""
-        return {"condition": CONDITIONS, "candidate": CANDIDATES}
-
-    def state_dims(self, array: str) -> tuple[str, ...]:
-        """Return the axes, buckets first."""
-        return _DIMS[array]
-
-    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Return zeros."""
-        sizes = {"bucket": axes.n_buckets, "head": n_heads, "condition": 2, "candidate": 2}
-        return {name: np.zeros(tuple(sizes[dim] for dim in dims)) for name, dims in _DIMS.items()}
+    axis_labels = {"condition": CONDITIONS, "candidate": CANDIDATES}
+    arrays = {
+        "attention": ("bucket", "head", "condition", "candidate"),
+        "right": ("bucket", "head", "condition"),
+        "cases": ("bucket", "condition"),
+        "count": ("bucket", "head"),
+    }
 
     def add(self, state: State, layer_data: LayerData) -> None:
         """Add attention to both candidates, and the preferred one, by bucket and condition."""
         batch = layer_data.batch
-        rows, conditions, masks, queries, index = layer_data.of_batch(
-            "bias cases", lambda: _cases(layer_data)
-        )
+        rows, conditions, masks, queries, index = _cases(layer_data)
         if not len(rows):
             return
         between = word_rows(layer_data, queries)[:, :, None]  # document head 1 pronoun word
@@ -279,52 +250,28 @@ class Bias(SumMetric):
         """Return attention, preference and accuracy by condition, and their gaps."""
         heads = ("layer", "head")
         by_condition = ("condition", *heads)
+        attention = {"title": "Attention to the candidates", "units": "share of attention"}
+        equation = r"\frac{\sum a_{\text{true}}}{\sum a_{\text{true}} + a_{\text{other}}}"
+        accuracy = {"title": "Attends more to the antecedent", "short_title": "Accuracy"}
         gap = {"equation": "", "units": "difference of shares"}
+        cases = {"title": "", "units": "pronouns", "format": ".0f"}
+        candidates = ("condition", "candidate", *heads)
         return (
-            self.variable(
-                "bias_attention",
-                ("condition", "candidate", *heads),
-                title="Attention to the candidates",
-                short_title="Attention",
-                units="share of attention",
-            ),
-            self.variable(
-                "bias_preference",
-                by_condition,
-                equation=r"\frac{\sum a_{\text{true}}}{\sum a_{\text{true}} + a_{\text{other}}}",
-            ),
-            self.variable(
-                "bias_accuracy",
-                by_condition,
-                title="Attends more to the antecedent",
-                short_title="Accuracy",
-            ),
+            self.variable("bias_attention", candidates, short_title="Attention", **attention),
+            self.variable("bias_preference", by_condition, equation=equation),
+            self.variable("bias_accuracy", by_condition, **accuracy),
             self.variable(
                 "bias_preference_gap", heads, title="Gap of preference, pro − anti", **gap
             ),
             self.variable("bias_accuracy_gap", heads, title="Gap of accuracy, pro − anti", **gap),
-            self.variable("bias_cases", ("condition",), title="", units="pronouns", format=".0f"),
+            self.variable("bias_cases", ("condition",), **cases),
         )
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return the values over all buckets."""
-        once = np.ones(state["cases"].shape[1])
-        attention = np.tensordot(once, state["attention"], (0, 1)).transpose(2, 3, 0, 1)
-        right = np.tensordot(once, state["right"], (0, 1)).transpose(2, 0, 1)
-        cases = np.tensordot(once, state["cases"], (0, 1)).transpose(1, 0)[..., None]
-        is_there = state["count"].sum(1) > 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            preference = attention[:, 0] / attention.sum(1)
-            accuracy = np.where(is_there, right / cases, np.nan)
-            mean = np.where(is_there, attention / cases[:, None], np.nan)
-        return {
-            "bias_attention": mean,
-            "bias_preference": preference,
-            "bias_accuracy": accuracy,
-            "bias_preference_gap": preference[0] - preference[1],
-            "bias_accuracy_gap": accuracy[0] - accuracy[1],
-            "bias_cases": state["cases"][0].sum(0),
-        }
+        ratios = self.jackknives(state, axes, np.arange(state["cases"].shape[1]))
+        values = {name: estimate.value for name, estimate in ratios.items()}
+        return {**values, "bias_cases": state["cases"][0].sum(0)}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Return the jackknife of each ratio; gaps are paired, because pairs share a bucket."""
@@ -351,6 +298,7 @@ def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     return true, {c.head_word for c in nouns if c.mention.cluster != cluster} - true
 
 
+@per_batch
 def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
     """Return documents and conditions by case, masks of candidates (`document candidate pronoun
     word`), pronouns (`document pronoun`), and the indices of cases in these.
@@ -375,9 +323,8 @@ def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tenso
         queries[row, number] = query
         masks[row, 0, number, list(true)] = 1
         masks[row, 1, number, list(other)] = 1
-    rows = np.array([case[0] for case in case_list], dtype=np.int64)
-    conditions = np.array([case[1] for case in case_list], dtype=np.int64)
-    numbers = np.array([case[2] for case in case_list], dtype=np.int64)
+    numbered = np.array([case[:3] for case in case_list], dtype=np.int64).reshape(-1, 3)
+    rows, conditions, numbers = numbered.T
     device = layer_data.device
     return (
         rows,

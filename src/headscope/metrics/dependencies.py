@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import get_args
 
 import numpy as np
 
 from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import (
     SELF_BLOCKS,
     Need,
@@ -19,7 +19,7 @@ from headscope.metrics.core.contract import (
     SumMetric,
     Variable,
 )
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_layer
 from headscope.metrics.core.regions import (
     distances,
     has_labels,
@@ -40,9 +40,6 @@ from headscope.metrics.core.word_attention import (
 )
 from headscope.metrics.tags import LabelShare
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 PARENTS = ("query", "key", "either")
 """Position of the parent in a pair of tokens."""
@@ -72,10 +69,7 @@ class DepAlignment(RatioMetric):
     needs = frozenset(("parents",))
     blocks = SELF_BLOCKS
     dims = ("parent",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the positions of the parent."""
-        return {"parent": PARENTS}
+    axis_labels = {"parent": PARENTS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention between related tokens, all attention, and queries."""
@@ -137,16 +131,13 @@ class DepBaselineByParent(_OfPairs):
     paper = "Vig & Belinkov 2019, Figure 8, orange line"
     order = 112
     dims = ("parent",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the positions of the parent."""
-        return {"parent": PARENTS}
+    axis_labels = {"parent": PARENTS}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
-        pairs = _pairs_of(layer_data)
-        forms = [(form * pairs.all).sum((1, 2)) for form in relations_of_pairs(layer_data)]
-        return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs.n_all, pairs.queries
+        pairs, _, queries = _pairs_of(layer_data)
+        forms = [(form * pairs).sum((1, 2)) for form in relations_of_pairs(layer_data)]
+        return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs.sum((1, 2)), queries
 
 
 @dataclass(frozen=True)
@@ -166,8 +157,8 @@ class DepBaseline(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
-        pairs = _pairs_of(layer_data)
-        return pairs.n_related, pairs.n_all, pairs.queries
+        pairs, related, queries = _pairs_of(layer_data)
+        return related.sum((1, 2)), pairs.sum((1, 2)), queries
 
 
 @dataclass(frozen=True)
@@ -186,22 +177,19 @@ class DepByDistance(_OfPairs):
     order = 113
     dims = ("distance_between",)
     denominator_dims = ("distance_between",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Return the distances."""
-        return {"distance_between": range(1, FARTHEST + 1)}
+    axis_labels = {"distance_between": range(1, FARTHEST + 1)}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs and all pairs at each distance, and queries."""
-        pairs = _pairs_of(layer_data)
+        pairs, related, queries = _pairs_of(layer_data)
         distance = distances(layer_data).long().clamp_max(FARTHEST + 1)
-        n, size = len(pairs.queries), FARTHEST + 2
+        n, size = len(queries), FARTHEST + 2
         bins = (distance + size * torch.arange(n, device=distance.device)[:, None, None]).flatten()
         numerator, denominator = (
             torch.bincount(bins, counted.flatten(), minlength=size * n).view(n, size)[:, 1:-1]
-            for counted in (pairs.related, pairs.all)
+            for counted in (related, pairs)
         )
-        return numerator, denominator, pairs.queries
+        return numerator, denominator, queries
 
 
 @dataclass(frozen=True)
@@ -224,36 +212,21 @@ class DepSpan(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return distances of related pairs, related pairs, and queries."""
-        pairs = _pairs_of(layer_data)
-        spans = (pairs.related * distances(layer_data)).sum((1, 2))
-        return spans, pairs.n_related, pairs.queries
+        _, related, queries = _pairs_of(layer_data)
+        spans = (related * distances(layer_data)).sum((1, 2))
+        return spans, related.sum((1, 2)), queries
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _DependencyPairs:
-    """Token pairs of the region, in parsed documents."""
-
-    all: Tensor
-    """`document query key`"""
-    related: Tensor
-    """`document query key`: pairs in a dependency relation."""
-    n_all: Tensor
-    n_related: Tensor
-    queries: Tensor
-    """`document`: number of queries."""
-
-
-def _pairs_of(layer_data: LayerData) -> _DependencyPairs:
-    def make() -> _DependencyPairs:
-        region = region_of(layer_data)
-        is_parsed = has_labels(layer_data, "parents")[:, 0]
-        pairs = region.pairs.double() * is_parsed[:, None, None]
-        query_parent, key_parent = relations_of_pairs(layer_data)
-        related = pairs * (query_parent + key_parent)
-        queries = region.queries.double().sum(-1) * is_parsed
-        return _DependencyPairs(pairs, related, pairs.sum((1, 2)), related.sum((1, 2)), queries)
-
-    return layer_data.once("pairs", make)
+@per_layer
+def _pairs_of(layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the pairs of the region in parsed documents, those in a dependency relation (`document
+    query key`), and the number of queries (`document`).
+    """
+    region = region_of(layer_data)
+    is_parsed = has_labels(layer_data, "parents")[:, 0]
+    pairs = region.pairs.double() * is_parsed[:, None, None]
+    query_parent, key_parent = relations_of_pairs(layer_data)
+    return pairs, pairs * (query_parent + key_parent), region.queries.double().sum(-1) * is_parsed
 
 
 DIRECTIONS = ("dependent", "head")
@@ -277,8 +250,6 @@ class _DepMetric(SumMetric):
     counts = "words"
     blocks = SELF_BLOCKS
     is_default = False
-    arrays: ClassVar[Mapping[str, tuple[str, ...]]]
-    """Arrays of a state and their axes."""
 
     punctuation: bool = True
     possessive: Possessive = "auto"
@@ -299,13 +270,10 @@ class _DepMetric(SumMetric):
         """Return directions, relations as in the data, and all words together."""
         return {"direction": DIRECTIONS, "relation": (*axes.relations, ALL)}
 
-    def state_dims(self, array: str) -> tuple[str, ...]:
-        """Return the axes, buckets first."""
-        return self.arrays[array]
-
-    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Return zeros."""
-        return _zeros(self.arrays, axes, n_heads)
+    def axis_sizes(self, n_heads: int, axes: Axes) -> dict[str, int]:
+        """Return the lengths of the axes; relations without the entry for all."""
+        own = {"relation": len(axes.relations), "offset_tried": len(OFFSETS)}
+        return {**super().axis_sizes(n_heads, axes), **own}
 
     def _cases(self, layer_data: LayerData) -> DepCases:
         return dep_cases(layer_data, punctuation=self.punctuation, possessive=self.possessive)
@@ -315,7 +283,8 @@ class _DepMetric(SumMetric):
         batch, cases = layer_data.batch, self._cases(layer_data)
 
         def make() -> State:
-            state = _zeros(_COUNTED, batch.axes)
+            zero = self.zero(0, batch.axes, is_causal=layer_data.is_causal)
+            state = {name: zero[name] for name in _COUNTED}
             add_cases(state["cases"], state["cases_all"], cases, torch.ones(len(cases.parent)))
             visible = torch.from_numpy(cases.visible(is_causal=layer_data.is_causal).T)
             by_relation = np.zeros(state["visible"].swapaxes(1, 2).shape)
@@ -327,8 +296,7 @@ class _DepMetric(SumMetric):
 
     def _reported(self, cases: np.ndarray) -> np.ndarray:
         """Return the number of cases, or NaN below `min_cases`."""
-        reported: np.ndarray = np.where(cases >= max(self.min_cases, 1), cases, np.nan)
-        return reported
+        return np.where(cases >= max(self.min_cases, 1), cases, np.nan)
 
 
 @dataclass(frozen=True)
@@ -384,42 +352,26 @@ class DepAccuracy(_DepMetric):
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return right predictions over cases."""
-        values = {}
-        is_reported = self._is_reported(state)
-        for name, (right, cases) in self._sums(state).items():
-            with np.errstate(divide="ignore", invalid="ignore"):
-                values[name] = np.where(is_reported, right.sum(0) / cases.sum(0), np.nan)
+        ratios = self.jackknives(state, axes, np.arange(state["cases"].shape[1]))
+        values = {name: estimate.value for name, estimate in ratios.items()}
         return {**values, "accuracy_count": state["count"].sum(1)}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """Return the jackknives of both ratios."""
-        is_reported = self._is_reported(state)
-        return {
-            name: ratio_jackknife(
-                np.where(is_reported, pool(right, units), 0.0),
-                np.where(is_reported, pool(cases, units), 0.0),
-                "logit",
-            )
-            for name, (right, cases) in self._sums(state).items()
-        }
-
-    def _is_reported(self, state: State) -> np.ndarray:
-        """`direction relation layer head`: return whether there are enough cases."""
-        cases = _joined(state["cases"], state["cases_all"]).sum(1)  # layer relation
-        is_enough = np.isfinite(self._reported(cases)).T[None, :, :, None]
-        is_measured = state["count"].sum(1) > 0
-        is_reported = is_enough & is_measured
-        return np.broadcast_to(is_reported, (len(DIRECTIONS), *is_reported.shape[1:]))
-
-    def _sums(self, state: State) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """`bucket direction relation layer head`: return right predictions and cases."""
-        right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
+        """Return the jackknives of both ratios, of right predictions to cases."""
         cases = _joined(state["cases"], state["cases_all"])  # layer bucket relation
         visible = _joined(state["visible"], state["visible_all"])  # layer bucket direction relation
-        right = right.transpose(1, 4, 2, 0, 3)
+        right = np.concatenate((state["right"], state["right_all"][:, :, None]), axis=2)
+        is_enough = np.isfinite(self._reported(cases.sum(1))).T[None, :, :, None]
+        is_reported = is_enough & (state["count"].sum(1) > 0)
+        # All with the axes `bucket direction relation layer head`.
+        pooled = np.where(is_reported, pool(right.transpose(1, 4, 2, 0, 3), units), 0.0)
+        counted = {
+            "accuracy": cases.transpose(1, 2, 0)[:, None, :, :, None],
+            "accuracy_visible": visible.transpose(1, 2, 3, 0)[..., None],
+        }
         return {
-            "accuracy": (right, cases.transpose(1, 2, 0)[:, None, :, :, None]),
-            "accuracy_visible": (right, visible.transpose(1, 2, 3, 0)[..., None]),
+            name: ratio_jackknife(pooled, np.where(is_reported, pool(sums, units), 0.0), "logit")
+            for name, sums in counted.items()
         }
 
 
@@ -491,18 +443,6 @@ class DepOffset(_DepMetric):
                 np.where(is_reported, best_right, 0.0), np.where(is_reported, cases, 0.0), "logit"
             )
         }
-
-
-def _zeros(arrays: Mapping[str, tuple[str, ...]], axes: Axes, n_heads: int = 0) -> State:
-    """Return zeros over the named axes; relations without the entry for all."""
-    sizes = {
-        "bucket": axes.n_buckets,
-        "relation": len(axes.relations),
-        "direction": len(DIRECTIONS),
-        "offset_tried": len(OFFSETS),
-        "head": n_heads,
-    }
-    return {name: np.zeros([sizes[dim] for dim in dims]) for name, dims in arrays.items()}
 
 
 def _joined(by_relation: np.ndarray, total: np.ndarray) -> np.ndarray:

@@ -36,10 +36,7 @@ def compiled() -> Callable[..., np.ndarray] | None:
 def js_sums(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
     """`head head`, float64: return the sum over queries of JS in nats, 0 on the diagonal.
 
-    Args:
-        rows: `head query key`, attention of one document without padding. Rows are not
-            normalized.
-        is_causal: keys after the query are 0 and are skipped.
+    `rows` (`head query key`) is the attention of one document without padding, not normalized.
     """
     return (compiled() or js_sums_blocked)(rows, is_causal=is_causal)
 
@@ -117,8 +114,12 @@ class JensenShannon(LayersMetric):
             span = slice(int(positions[0]), int(positions[-1]) + 1)
             rows = [r.weights[document, :, span, span].float().cpu().numpy() for r in ordered]
             sums += js_sums(np.concatenate(rows), is_causal=ordered[0].is_causal)
+        n, most = len(heads), max(heads)
+        full = np.zeros((n, most, n, most))  # 0 where a layer has fewer heads
+        filled = np.flatnonzero(np.arange(most) < np.array(heads)[:, None])
+        full.reshape(n * most, -1)[filled[:, None], filled] = sums
         return {
-            "sum": _by_layer(sums, heads),
+            "sum": full,
             "heads": np.array(heads, dtype=np.float64),
             "count": np.array(float(mask.sum())),
         }
@@ -140,17 +141,3 @@ class JensenShannon(LayersMetric):
         mean[missing] = np.nan
         mean[:, :, missing] = np.nan
         return {self.name: mean, f"{self.name}_count": np.asarray(state["count"])}
-
-
-def _by_layer(sums: np.ndarray, heads: Sequence[int]) -> np.ndarray:
-    """`layer head layer head`: return the pairs, filled with 0 where a layer has fewer heads."""
-    n, most = len(heads), max(heads)
-    if min(heads) == most:
-        return sums.reshape(n, most, n, most)
-    full = np.zeros((n, most, n, most))
-    ends = np.cumsum([0, *heads])
-    for a in range(n):
-        for b in range(n):
-            pairs = sums[ends[a] : ends[a + 1], ends[b] : ends[b + 1]]
-            full[a, : heads[a], b, : heads[b]] = pairs
-    return full

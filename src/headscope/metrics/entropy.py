@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_layer
 from headscope.metrics.core.regions import (
     log_sums,
     masses,
@@ -17,10 +16,7 @@ from headscope.metrics.core.regions import (
     whole_log_sums,
     whole_masses,
 )
-from headscope.metrics.surface import SurfaceMetric, first_positions, is_query, query_masses
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from headscope.metrics.surface import SurfaceMetric, is_query, query_masses
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ class FirstEntropy(SurfaceMetric):
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return the first row's entropy, and the number of first rows twice."""
         entropies, is_counted = _entropies(layer_data)
-        first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(entropies.device)
+        first = torch.from_numpy(layer_data.queries.mask.argmax(axis=1)).to(entropies.device)
         index = first[:, None, None].expand(-1, layer_data.n_heads, 1)
         count = is_counted.gather(2, index).squeeze(2).double()
         return entropies.gather(2, index).squeeze(2), count, count
@@ -143,18 +139,13 @@ class UniformEntropy(SurfaceMetric):
         return logs.sum(-1), count, count
 
 
+@per_layer
 def _entropies(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """Return the entropy of each row, `document head query` in float64, and a mask of rows that
-    count.
-    """
-
-    def make() -> tuple[Tensor, Tensor]:
-        (products,) = whole_log_sums(layer_data)
-        mass = query_masses(layer_data)
-        is_there = (mass > 0) & (is_query(layer_data)[:, None, :] > 0)
-        safe = torch.where(is_there, mass, 1.0)
-        # A row on one key comes to −0.0 or a rounding error below 0.
-        entropies = (safe.log() - products / safe).clamp_min(0)
-        return torch.where(is_there, entropies, 0.0), is_there
-
-    return layer_data.once("row_entropies", make)
+    """`document head query`: return the entropy of rows, float64, and a mask of counted rows."""
+    (products,) = whole_log_sums(layer_data)
+    mass = query_masses(layer_data)
+    is_there = (mass > 0) & (is_query(layer_data)[:, None, :] > 0)
+    safe = torch.where(is_there, mass, 1.0)
+    # A row on one key comes to −0.0 or a rounding error below 0.
+    entropies = (safe.log() - products / safe).clamp_min(0)
+    return torch.where(is_there, entropies, 0.0), is_there

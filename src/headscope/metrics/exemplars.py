@@ -12,6 +12,7 @@ from headscope.batch import Axes
 from headscope.metrics.core.contract import SELF_BLOCKS, MergedMetric, State, Variable
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.regions import peaks
+from headscope.statistics.jackknife import ratio
 
 ARRAYS = ("weight", "document", "query", "key")
 
@@ -187,7 +188,7 @@ class HeadSamples(MergedMetric):
         batch, sequences = layer_data.batch, layer_data.queries
         state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
         heads = np.arange(layer_data.n_heads)
-        for at in np.lexsort((batch.numbers, batch.keys)):
+        for at in np.lexsort((batch.numbers, batch.sample_hashes)):
             real = np.flatnonzero(sequences.mask[at])
             if len(real) < 2:  # only the first row and column
                 continue
@@ -202,14 +203,16 @@ class HeadSamples(MergedMetric):
             taking = heads[free.any(1)]
             place = taking, fifth[taking], free[taking].argmax(1)
             state["document"][place] = batch.numbers[at]
-            state["order"][place] = batch.keys[at]
+            state["order"][place] = batch.sample_hashes[at]
             state["highest"][place] = highest[taking]
             state["length"][place] = shown.shape[1]
-            keys, kept = _highest_of_rows(shown[taking])
+            # The highest keys and weights of each row, else -1 and 0.
+            keys = np.argsort(-shown[taking], axis=-1, kind="stable")[..., :KEPT_KEYS]
+            kept = np.take_along_axis(shown[taking], keys, axis=-1)
             rows, ranks = kept.shape[1:]
-            for name, values in (("keys", keys), ("weights", kept)):
+            for name, values, empty in (("keys", keys, -1), ("weights", kept, 0)):
                 entries = state[name][place]
-                entries[:, :rows, :ranks] = values
+                entries[:, :rows, :ranks] = np.where(kept >= MIN_KEPT, values, empty)
                 state[name][place] = entries
         return state
 
@@ -217,17 +220,12 @@ class HeadSamples(MergedMetric):
         """Add the sums; keep the documents with the smallest hashes of each interval."""
         if len(states) == 1:
             return states[0]
-        together = {
-            name: np.concatenate([s[name] for s in states], axis=-1 if name in OF_SAMPLES else -3)
-            for name in (*OF_SAMPLES, *OF_ENTRIES)
-        }
-        by = together["document"], together["order"]
-        chosen = np.lexsort(by, axis=-1)[..., : self.samples]
-        merged = {name: np.take_along_axis(together[name], chosen, axis=-1) for name in OF_SAMPLES}
-        entries = chosen[..., None, None]
-        merged |= {
-            name: np.take_along_axis(together[name], entries, axis=-3) for name in OF_ENTRIES
-        }
+        axes = {**dict.fromkeys(OF_SAMPLES, -1), **dict.fromkeys(OF_ENTRIES, -3)}
+        merged = {n: np.concatenate([s[n] for s in states], axis=axis) for n, axis in axes.items()}
+        order = np.lexsort((merged["document"], merged["order"]), axis=-1)[..., : self.samples]
+        for name, axis in axes.items():
+            chosen = order if axis == -1 else order[..., None, None]
+            merged[name] = np.take_along_axis(merged[name], chosen, axis=axis)
         for name in ("sums", "histogram"):
             merged[name] = sum((s[name] for s in states[1:]), states[0][name])
         return merged
@@ -236,18 +234,15 @@ class HeadSamples(MergedMetric):
         """Return means over rows; NaN without rows."""
         sums = {name: state["sums"][..., at] for at, name in enumerate(COLUMNS)}
 
-        def mean(summed: str, over: str) -> np.ndarray:
-            counted = np.where(sums[over] > 0, sums[over], np.nan)
-            return np.asarray(sums[summed] / counted)
-
-        distance = mean("distance", "rows")
+        rows = sums["rows"]
+        distance = ratio(sums["distance"], rows)
         return {
-            "self_attention_score": mean("self", "rows"),
-            "prev_token_score": mean("previous", "rows_with_previous"),
-            "pattern_entropy": mean("entropy", "rows"),
+            "self_attention_score": ratio(sums["self"], rows),
+            "prev_token_score": ratio(sums["previous"], sums["rows_with_previous"]),
+            "pattern_entropy": ratio(sums["entropy"], rows),
             "qk_distance": distance,
-            "qk_distance_variance": mean("distance_squared", "rows") - distance**2,
-            "induction_score": mean("induction", "rows_with_repeat"),
+            "qk_distance_variance": ratio(sums["distance_squared"], rows) - distance**2,
+            "induction_score": ratio(sums["induction"], sums["rows_with_repeat"]),
             "sample_document": state["document"],
         }
 
@@ -273,11 +268,3 @@ def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> n
         np.ones(len(weights)),
     )
     return np.stack(columns, axis=-1)
-
-
-def _highest_of_rows(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`head query rank`: return the highest keys and weights of each row, else -1 and 0."""
-    keys = np.argsort(-weights, axis=-1, kind="stable")[..., :KEPT_KEYS]
-    highest = np.take_along_axis(weights, keys, axis=-1)
-    is_kept = highest >= MIN_KEPT
-    return np.where(is_kept, keys, -1), np.where(is_kept, highest, 0)

@@ -5,21 +5,13 @@ These metrics need a backward pass, which `headscope.importance` runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from headscope.batch import Axes
 from headscope.errors import InputError
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.layer_data import LayerData, per_batch
 from headscope.metrics.surface import key_classes
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -57,10 +49,6 @@ class Importance(RatioMetric):
     target: str | int | None = None
     scalar: str | None = None
 
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the classes of the run, and all keys."""
-        return {"gradient_class": (*axes.key_classes, ALL)}
-
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return sums of |∂L/∂a| by class, pairs, and queries."""
         pairs, members = _pairs(layer_data), _members(layer_data)
@@ -97,10 +85,6 @@ class RemovalEstimate(RatioMetric):
     dims = ("gradient_class",)
 
     renormalized: bool = False
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the classes of the run, and all keys."""
-        return {"gradient_class": (*axes.key_classes, ALL)}
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return sums of −a·∂L/∂a by class, and documents twice."""
@@ -155,15 +139,12 @@ def _gradients(layer_data: LayerData) -> Tensor:
     return gradients
 
 
+@per_batch
 def _pairs(layer_data: LayerData) -> Tensor:
     """`document query key`, float64: return 1 for visible pairs."""
-
-    def make() -> Tensor:
-        queries, keys = (torch.from_numpy(t.mask) for t in (layer_data.queries, layer_data.keys))
-        pairs = (queries[:, :, None] & keys[:, None, :]).double()
-        return (pairs.tril() if layer_data.is_causal else pairs).to(layer_data.device)
-
-    return layer_data.of_batch("gradient pairs", make)
+    queries, keys = (torch.from_numpy(t.mask) for t in (layer_data.queries, layer_data.keys))
+    pairs = (queries[:, :, None] & keys[:, None, :]).double()
+    return (pairs.tril() if layer_data.is_causal else pairs).to(layer_data.device)
 
 
 def _members(layer_data: LayerData) -> Tensor:

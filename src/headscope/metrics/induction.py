@@ -6,18 +6,15 @@ The usual score, on random tokens repeated once, is in `headscope.heads.detect`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small, per_batch
 from headscope.metrics.core.regions import whole_masses
 from headscope.metrics.surface import query_masses
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @Reduction
@@ -90,19 +87,16 @@ class Induction(_RepeatShare):
     shift = 1
 
 
+@per_batch
 def _forms(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """Return masks of earlier occurrences and of the keys after them.
 
     `document query·key 2` in the type of the weights, and `document query 2`, float64: 1 if any.
     """
-
-    def make() -> tuple[Tensor, Tensor]:
-        tokens = layer_data.queries
-        ids = torch.from_numpy(tokens.mask.astype(np.int64) if tokens.ids is None else tokens.ids)
-        real = torch.from_numpy(tokens.mask & ~tokens.special & (tokens.ids is not None))
-        same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
-        after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :]
-        pairs = torch.stack((same.tril(-1), after.tril(-1)), dim=-1).to(layer_data.device)
-        return pairs.to(layer_data.dtype).flatten(1, 2), pairs.any(2).double()
-
-    return layer_data.of_batch("repeats", make)
+    tokens = layer_data.queries
+    ids = torch.from_numpy(tokens.mask.astype(np.int64) if tokens.ids is None else tokens.ids)
+    real = torch.from_numpy(tokens.mask & ~tokens.special & (tokens.ids is not None))
+    same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
+    after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :]
+    pairs = torch.stack((same.tril(-1), after.tril(-1)), dim=-1).to(layer_data.device)
+    return pairs.to(layer_data.dtype).flatten(1, 2), pairs.any(2).double()

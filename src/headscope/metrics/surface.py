@@ -7,18 +7,17 @@ leave null attention out.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final, get_args
+from typing import ClassVar, Literal, final, get_args
 
 import numpy as np
 
-from headscope.batch import Axes
 from headscope.errors import UnknownName
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small, per_batch
 from headscope.metrics.core.regions import (
+    distance_sum,
     everything,
     masses,
     null_mass,
@@ -27,9 +26,6 @@ from headscope.metrics.core.regions import (
     total_mass,
     whole_masses,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Weighting = Literal["token", "document"]
 """Weighting of documents. `token`: ratios of sums over all tokens. `document`: means of documents'
@@ -41,16 +37,12 @@ class SurfaceMetric(RatioMetric):
     """Ratio over all tokens. Subclasses write `sums`."""
 
     name: ClassVar[str]
+    reductions: ClassVar[tuple[Reduction, ...]] = (whole_masses,)
     weighting: Weighting = "token"
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
             raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
-
-    @property
-    def reductions(self) -> tuple[Reduction, ...]:
-        """Reductions to sums of rows and columns; subclasses add theirs."""
-        return (whole_masses,)
 
     @property
     def averaged(self) -> str:
@@ -80,15 +72,8 @@ def is_query(layer_data: LayerData) -> Tensor:
 
 
 def query_masses(layer_data: LayerData) -> Tensor:
-    """`document head query`, float64: return row sums, which are 1 except with sink logits and
-    edits. Reads the reduction `whole_masses`.
-    """
+    """`document head query`, float64: return row sums, 1 except with sink logits and edits."""
     return whole_masses(layer_data)[0]
-
-
-def first_positions(mask: np.ndarray) -> np.ndarray:
-    """`document`: return the position of the first token."""
-    return np.asarray(mask.argmax(axis=1))
 
 
 OFFSETS = (-1, 0, 1)
@@ -112,7 +97,7 @@ def to_separators(layer_data: LayerData) -> Small:
 @Reduction
 def to_first(layer_data: LayerData) -> Small:
     """`document head`, float64: return attention of all queries to the first token."""
-    first = torch.from_numpy(first_positions(layer_data.queries.mask)).to(layer_data.device)
+    first = torch.from_numpy(layer_data.queries.mask.argmax(axis=1)).to(layer_data.device)
     index = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
     paid = layer_data.weights.gather(3, index).squeeze(3) * is_query(layer_data)[:, None, :]
     return (paid.double().sum(-1),)
@@ -141,10 +126,7 @@ class OffsetShare(SurfaceMetric):
     blocks = SELF_BLOCKS
     dims = ("offset",)
     denominator_dims = ("offset",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[int]]:
-        """Return the offsets."""
-        return {"offset": OFFSETS}
+    axis_labels = {"offset": OFFSETS}
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention at each offset, attention of queries with a token there, and queries."""
@@ -174,10 +156,6 @@ class ClassShare(SurfaceMetric):
     format = ".1%"
     order = 170
     dims = ("key_class",)
-
-    def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str]]:
-        """Return the classes of the run."""
-        return {"key_class": axes.key_classes}
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention to each class, all attention, and queries."""
@@ -287,43 +265,36 @@ class SinkRate(RatioMetric):
         return (mean > self.threshold).double() * counts, counts, counts
 
 
+@per_batch
 def _pairs(layer_data: LayerData) -> list[tuple[slice, Tensor]]:
     """Return for each offset a slice of queries, and a mask of those with a token there."""
-
-    def make() -> list[tuple[slice, Tensor]]:
-        mask = is_query(layer_data)
-        n = mask.shape[1]
-        pairs = []
-        for offset in OFFSETS:
-            queries = slice(max(0, -offset), n - max(0, offset))
-            keys = slice(max(0, offset), n - max(0, -offset))
-            pairs.append((queries, (mask[:, queries] * mask[:, keys])[:, None]))
-        return pairs
-
-    return layer_data.of_batch("offset pairs", make)
+    mask = is_query(layer_data)
+    n = mask.shape[1]
+    pairs = []
+    for offset in OFFSETS:
+        queries = slice(max(0, -offset), n - max(0, offset))
+        keys = slice(max(0, offset), n - max(0, -offset))
+        pairs.append((queries, (mask[:, queries] * mask[:, keys])[:, None]))
+    return pairs
 
 
+@per_batch
 def key_classes(layer_data: LayerData) -> Tensor | None:
     """`document key class`, float64: return memberships, or None if unknown."""
     keys = layer_data.keys
     if keys.classes is None:
         return None
     members = keys.classes & keys.mask[..., None]
-    return layer_data.of_batch(
-        "key classes", lambda: torch.from_numpy(members).double().to(layer_data.device)
-    )
+    return torch.from_numpy(members).double().to(layer_data.device)
 
 
+@per_batch
 def separators(layer_data: LayerData, side: str) -> Tensor:
     """`document token`: return a mask of separators among queries or keys."""
-
-    def make() -> Tensor:
-        tokens = layer_data.queries if side == "query" else layer_data.keys
-        is_separator = tokens.special & tokens.mask
-        is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
-        return torch.from_numpy(is_separator).to(layer_data.device)
-
-    return layer_data.of_batch(("separators", side), make)
+    tokens = layer_data.queries if side == "query" else layer_data.keys
+    is_separator = tokens.special & tokens.mask
+    is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
+    return torch.from_numpy(is_separator).to(layer_data.device)
 
 
 @dataclass(frozen=True)
@@ -349,7 +320,7 @@ class Distance(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention times distance, all attention, and queries."""
-        return pair_sums(layer_data)[0][..., 0], total_mass(layer_data), query_counts(layer_data)
+        return distance_sum(layer_data), total_mass(layer_data), query_counts(layer_data)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from headscope.lazy import Tensor
 from headscope.metrics.core.contract import RatioMetric
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.regions import (
@@ -16,9 +17,6 @@ from headscope.metrics.core.regions import (
     row_mass,
     total_mass,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class LabelShare(RatioMetric):

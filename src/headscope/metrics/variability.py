@@ -74,15 +74,14 @@ class Variability(MergedMetric):
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
         """Return a state without documents."""
-        n_pairs = len(self._pairs(is_causal)[0])
-        values = np.zeros((0, n_heads, n_pairs), dtype=np.float32)
-        return {"order": np.zeros(0), "bucket": np.zeros(0), "size": np.zeros(0), "values": values}
+        values = np.zeros((0, n_heads, len(self._pairs(is_causal)[0])), dtype=np.float32)
+        return {**{name: np.zeros(0) for name in ARRAYS}, "values": values}
 
     def measure(self, layer_data: LayerData) -> State:
         """Return the weights between the first tokens of each document, in float32."""
         batch = layer_data.batch
-        sampled = np.argsort(batch.keys, kind="stable")[: self.budget]
-        sampled = sampled[batch.keys[sampled] <= batch.last_keys.get(self.budget, 1.0)]
+        sampled = np.argsort(batch.sample_hashes, kind="stable")[: self.budget]
+        sampled = sampled[batch.sample_hashes[sampled] <= batch.last_hashes.get(self.budget, 1.0)]
         _, sizes = first_tokens(layer_data, self.first)
         values = squares(self.first)(layer_data)[0].flatten(2)
         if layer_data.is_causal:
@@ -91,7 +90,7 @@ class Variability(MergedMetric):
         if values.dtype != torch.float64:
             values = values.float()
         return {
-            "order": batch.keys[sampled],
+            "order": batch.sample_hashes[sampled],
             "bucket": batch.buckets[sampled].astype(np.float64),
             "size": sizes[sampled].astype(np.float64),
             "values": values.cpu().numpy()[sampled],
@@ -103,11 +102,17 @@ class Variability(MergedMetric):
         In place, the arrays of a full first state are reused and written layer by layer.
         """
         axis = states[0]["order"].ndim - 1
-        kept, ends = self._kept(states)
+        order = np.concatenate([state["order"] for state in states], axis=-1)
+        # All layers saw the same documents in the same order.
+        kept = np.argsort(order[(0,) * axis], kind="stable")[: self.budget]
+        ends = np.cumsum([state["order"].shape[-1] for state in states])
         if len(kept) == ends[0] and (kept == np.arange(ends[0])).all():
             return states[0]
         if in_place and axis and len(kept) == ends[0]:
-            return self._refill(states, kept)
+            for name in ARRAYS:
+                for arrays in zip(*(state[name] for state in states), strict=True):
+                    arrays[0][:] = np.concatenate(arrays)[kept]
+            return states[0]
         merged: State = {}
         for name in ARRAYS:
             shape = list(states[0][name].shape)
@@ -118,20 +123,6 @@ class Variability(MergedMetric):
                 to = np.flatnonzero((kept >= start) & (kept < end))
                 into[to] = np.moveaxis(state[name], axis, 0)[kept[to] - start]
         return merged
-
-    def _refill(self, states: Sequence[State], kept: np.ndarray) -> State:
-        for name in ARRAYS:
-            for arrays in zip(*(state[name] for state in states), strict=True):
-                arrays[0][:] = np.concatenate(arrays)[kept]
-        return states[0]
-
-    def _kept(self, states: Sequence[State]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the documents to keep, smallest hash first, and the ends of the states."""
-        order = np.concatenate([state["order"] for state in states], axis=-1)
-        # All layers saw the same documents in the same order.
-        first = order[(0,) * (order.ndim - 1)]
-        ends = np.cumsum([state["order"].shape[-1] for state in states])
-        return np.argsort(first, kind="stable")[: self.budget], ends
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return the sum of deviations over twice the sum of weights."""
@@ -173,8 +164,7 @@ class Variability(MergedMetric):
     def _is_present(self, state: State, layer: int) -> np.ndarray:
         """`document pair`: return whether the document has both positions."""
         queries, keys = self._pairs(state["values"].shape[-1] < self.first**2)
-        is_present: np.ndarray = np.maximum(queries, keys) < state["size"][layer][:, None]
-        return is_present
+        return np.maximum(queries, keys) < state["size"][layer][:, None]
 
     def _pairs(self, is_causal: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return queries and keys of the kept pairs, as positions among the first tokens."""
@@ -190,10 +180,8 @@ def ratios_without(values: np.ndarray, is_present: np.ndarray, unit: np.ndarray)
     are subtracted. Sorted weights give the sum for any mean m: with k of n weights below m, Σ|a −
     m| = m (2k − n) + Σa − 2 Σ of those k.
 
-    Args:
-        values: `document head pair`, non-negative weights; 0 where missing.
-        is_present: `document pair`, true if the document has both positions.
-        unit: `document`, numbers from 0, each of at least one document.
+    `values` (`document head pair`) are 0 where `is_present` (`document pair`) is false. `unit`
+    (`document`) has numbers from 0.
     """
     n_documents, n_heads, n_pairs = values.shape
     member = (unit == np.arange(unit.max() + 1)[:, None]).astype(values.dtype)
@@ -213,12 +201,10 @@ def ratios_without(values: np.ndarray, is_present: np.ndarray, unit: np.ndarray)
     np.cumsum(ordered, axis=1, dtype=np.float64, out=running[:, 1:])
     n = np.tile(is_present.sum(0), n_heads)[:, None]
     sum_below, sum_all = (np.take_along_axis(running, end, axis=1) for end in (below, n))
-    deviations = (
-        (targets * (2 * below - n) + sum_all - 2 * sum_below).T.reshape(means.shape).sum(-1)
-    )
+    deviations = targets * (2 * below - n) + sum_all - 2 * sum_below
+    deviations = deviations.T.reshape(means.shape).sum(-1)
 
     off = np.abs(values - means.astype(values.dtype)[unit])
     own_deviations = member @ np.einsum("dhp,dp->dh", off, is_present, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: np.ndarray = (deviations - own_deviations) / (2 * other_sums.sum(-1))
-    return ratios
+        return (deviations - own_deviations) / (2 * other_sums.sum(-1))

@@ -9,7 +9,7 @@ import xarray as xr
 from headscope.arguments import expect
 from headscope.errors import InputError
 from headscope.heads.cards import ACCURACIES, CardRow, HeadCard, RankedTable, RankedVariable
-from headscope.heads.roles import CONTENT, corpus_roles
+from headscope.heads.roles import TOKEN_ROLES, corpus_roles
 from headscope.page.payload import Evidence
 from headscope.page.payload_types import Bounded, CardNumber, LinkedDocument, PageCard, Relation
 from headscope.results.result import Exemplar, Result
@@ -20,7 +20,7 @@ MAX_EXEMPLARS = 3
 MAX_NEIGHBORS = 4
 AROUND = 16
 """Tokens shown on either side of an exemplar's link if its document is not shown whole."""
-SHARES = ("class_share", "offset_share", *CONTENT)
+SHARES = ("class_share", "offset_share", *TOKEN_ROLES)
 """Variables that say where a head looks, as shares of its attention."""
 RELATIONS = {
     "advcl": "adverbial clause",

@@ -153,7 +153,7 @@ class LiveReplies(Replies):
 
     def score(self, request: Request) -> Reply:
         """Explain one score as a sum over the terms of the residual stream."""
-        from headscope.causal.explain_score import explain_place
+        from headscope.causal.explain_score import explain_position
 
         trace = self.trace(request)
         block = self.block(request)
@@ -164,7 +164,7 @@ class LiveReplies(Replies):
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = trace.require_origin("score")
         tokens, inputs = trace.stack_tokens, origin.inputs
-        explained = explain_place(origin.model, tokens, inputs, layer, head, query, key)
+        explained = explain_position(origin.model, tokens, inputs, layer, head, query, key)
         names, query_side, key_side = (
             explained.data[name].values.tolist() for name in ("part", "query_side", "key_side")
         )

@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, quote
 import numpy as np
 
 from headscope.errors import InputError, UnknownName
-from headscope.heads.roles import CONTENT, known_weights, role_places, role_shares
+from headscope.heads.roles import TOKEN_ROLES, known_weights, role_places, role_shares
 from headscope.results.trace import Block, Trace
 
 POSITIONS = ("previous_token", "next_token")
-PREFERENCE: tuple[tuple[str, ...], ...] = (CONTENT, POSITIONS, ("current_token",))
+PREFERENCE: tuple[tuple[str, ...], ...] = (TOKEN_ROLES, POSITIONS, ("current_token",))
 """A head that reads by content before one that reads by position, and both before one that stays
 where it is. Attention sinks and broad heads never open a page."""
 

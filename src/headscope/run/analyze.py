@@ -46,7 +46,7 @@ from headscope.run.options import (
     check_options,
     settings_of,
 )
-from headscope.run.plan import Plan, Shard, Survey, axes_for, last_keys, survey
+from headscope.run.plan import Plan, Shard, Survey, axes_for, last_hashes, survey
 from headscope.run.progress import Amount, Meter, phase
 from headscope.run.shard import ShardSums
 from headscope.text.corpus import Corpus, hold_documents
@@ -168,7 +168,7 @@ def make_plan(
         settings,
         is_compiled=is_long and has_numba(),
         facts=surveyed.facts,
-        last_keys=last_keys(surveyed.keys, chosen),
+        last_hashes=last_hashes(surveyed.sample_hashes, chosen),
     )
 
 

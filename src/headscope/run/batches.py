@@ -78,13 +78,13 @@ class Encoder:
         *,
         is_compiled: bool = False,
         facts: Mapping[str, Mapping[str, float]] | None = None,
-        last_keys: Mapping[int, float] | None = None,
+        last_hashes: Mapping[int, float] | None = None,
     ) -> None:
         self.model = model
         self.settings = settings
         self._is_compiled = is_compiled
         self._facts = facts or {}
-        self._last_keys = last_keys or {}
+        self._last_hashes = last_hashes or {}
         self._axes = axes
         self._tokenizer = model.require_tokenizer()
         self._labeler = Labeler(axes, settings.tagset)
@@ -112,7 +112,7 @@ class Encoder:
             plan.metrics,
             is_compiled=plan.is_compiled,
             facts=plan.facts,
-            last_keys=plan.last_keys,
+            last_hashes=plan.last_hashes,
         )
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
@@ -207,7 +207,7 @@ class Encoder:
             labeler=self._labeler,
         )
         return inputs, replace(
-            batch, is_compiled=self._is_compiled, facts=self._facts, last_keys=self._last_keys
+            batch, is_compiled=self._is_compiled, facts=self._facts, last_hashes=self._last_hashes
         )
 
 

@@ -58,7 +58,7 @@ class Survey:
     groups: tuple[str, ...]
     lengths: array[int] = field(repr=False)
     """Characters of each document."""
-    keys: array[float] = field(repr=False)
+    sample_hashes: array[float] = field(repr=False)
     """Key of each document (`document_key`)."""
     left_out: dict[str, int]
     messages: tuple[str, ...]
@@ -105,8 +105,8 @@ class Plan:
     """Are compiled loops used? They save time only in long runs, and change the last bits."""
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
     """Counts that metrics requested in the corpus. Not compared: corpus and metrics are."""
-    last_keys: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
-    """See `Batch.last_keys`. Not compared, like `facts`."""
+    last_hashes: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
+    """See `Batch.last_hashes`. Not compared, like `facts`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serializable dict."""
@@ -198,7 +198,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     relations: set[str] = set()
     groups: set[str] = set()
     buckets: set[tuple[str, int]] = set()
-    lengths, keys = array("L"), array("d")
+    lengths, sample_hashes = array("L"), array("d")
     for document in corpus.read(report):
         content.update(document.digest().encode())
         tags.update(tags_of(document, settings.tagset) or ())
@@ -210,7 +210,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         key, number = document_key(document)
         if settings.by is not None:
             buckets.add((group_of(document, settings.by), number % settings.buckets))
-        keys.append(key)
+        sample_hashes.append(key)
         lengths.append(len(document.text))
         for name, count in (facts or {}).items():
             counts[name].update(_counted(name, count, document))
@@ -232,7 +232,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         relations=tuple(sorted(relations - {NO_TAG})),
         groups=tuple(sorted(groups)),
         lengths=lengths,
-        keys=keys,
+        sample_hashes=sample_hashes,
         left_out=dict(report.counts),
         messages=tuple(report.messages),
         facts={name: dict(counter) for name, counter in counts.items()},
@@ -240,14 +240,14 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     )
 
 
-def last_keys(keys: Sequence[float], metrics: Sequence[Metric]) -> dict[int, float]:
-    """Return, for each sample size of a metric, the key of the last document it may need.
+def last_hashes(sample_hashes: Sequence[float], metrics: Sequence[Metric]) -> dict[int, float]:
+    """Return, for each sample size of a metric, the hash of the last document it may need.
 
-    Ties are sampled in order, so the metric sees all documents with that key.
+    Ties are sampled in order, so the metric sees all documents with that hash.
     """
     sizes = {metric.sample for metric in metrics if metric.sample is not None}
     shown = {size: size + SPARE + int(SPARE_SHARE * size) for size in sizes}
-    ordered = np.sort(np.asarray(keys))
+    ordered = np.sort(np.asarray(sample_hashes))
     return {size: float(ordered[n - 1]) for size, n in shown.items() if n < len(ordered)}
 
 

@@ -87,7 +87,7 @@ def question(
         text = batch.stacks["self"]
         chosen = [
             choose_masked(np.flatnonzero(row).tolist(), [seed, int(key * 2**53)])
-            for row, key in zip(text.mask & ~text.special, batch.keys, strict=True)
+            for row, key in zip(text.mask & ~text.special, batch.sample_hashes, strict=True)
         ]
         ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
         return {**inputs, "input_ids": ids}, labels

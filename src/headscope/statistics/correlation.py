@@ -46,8 +46,7 @@ def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.nd
         a, b = (np.where(is_finite, side, 0.0) for side in (left, right))
         a, b = (np.where(is_finite, x - x.sum(axis, keepdims=True) / n, 0.0) for x in (a, b))
         r = (a * b).sum(axis) / np.sqrt((a * a).sum(axis) * (b * b).sum(axis))
-    clipped: np.ndarray = np.clip(r, -1.0, 1.0)
-    return clipped
+    return np.clip(r, -1.0, 1.0)
 
 
 def ranks(values: np.ndarray, *, axis: int = -1) -> np.ndarray:
@@ -69,10 +68,6 @@ def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, floa
     z = artanh r (Fisher 1915); SE² = (G − 1)/G · Σ (z₍₋g₎ − z̄)². Few documents that move r one way
     skew its errors: each bound is the farther of z ± t_df · SE and Hall's (1992), transformed back
     by tanh. NaN with fewer than five buckets.
-
-    Args:
-        left: values of all heads, along one axis.
-        right: the same of the other variable.
     """
     estimate = replace(left.mean((0,)) - right.mean((0,)), variance_exponent=VARIANCE_EXPONENT)
     has_documents = estimate.denominator_shares > 0
@@ -91,24 +86,17 @@ def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, floa
 
 
 def _fisher(r: np.ndarray) -> np.ndarray:
-    z: np.ndarray = np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
-    return z
+    return np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
 
 
 def within_layers(
     left: np.ndarray, right: np.ndarray, *, n_permutations: int = 1999, seed: int = 0
 ) -> tuple[float, float]:
-    """Return r of heads after removing layer means, and its permutation p.
+    """`layer head`, twice: return r of heads after removing layer means, and its permutation p.
 
     Two variables that both change with depth correlate over heads. Removing the layer means removes
     that. p is the share of shuffles of heads within layers, the observed order included, with an
     |r| at least as high.
-
-    Args:
-        left: `layer head`.
-        right: `layer head`.
-        n_permutations: number of shuffles.
-        seed: seed of the shuffles.
     """
     is_known = np.isfinite(left) & np.isfinite(right)
     usable = is_known.sum(1) > 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.statistics.intervals import Interval, interval, p_above
+from headscope.statistics.intervals import ALPHA, Interval, interval, p_above
 from headscope.statistics.jackknife import (
     MAX_VARIANCE_EXPONENT,
     VARIANCE_EXPONENT,
@@ -39,13 +39,10 @@ class CrossFitScore:
 
 def cross_fit(right: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
     """`bucket …`: return the right cases of the classifier that the other half chose.
+    Also return the classifiers that the odd and the even buckets chose.
 
-    Args:
-        right: `bucket classifier …`, cases that each classifier gets right. Even buckets are one
-            half, odd buckets the other.
-
-    Returns:
-        The right cases, and the classifiers that the odd and the even buckets chose.
+    `right` (`bucket classifier …`) has the cases that each classifier gets right. Even buckets are
+    one half, odd buckets the other.
     """
     halves = np.arange(len(right)) % 2
     by_odd, by_even = (int(right[halves == half].sum(0).argmax()) for half in (1, 0))
@@ -88,14 +85,10 @@ def cross_fit_score(right: np.ndarray, cases: np.ndarray, baselines: np.ndarray)
     )
 
 
-def count_ties(score: Jackknife, level: float = 0.05) -> int | None:
+def count_ties(score: Jackknife) -> int | None:
     """Return how many classifiers are not significantly below the best (paired, uncorrected).
 
     None if too few documents have cases for any test.
-
-    Args:
-        score: `bucket classifier`.
-        level: significance level.
     """
     values = np.nan_to_num(np.asarray(score.value), nan=-np.inf)
     best = score.at(int(values.argmax()))
@@ -103,7 +96,7 @@ def count_ties(score: Jackknife, level: float = 0.05) -> int | None:
     p = p_above(replace(best.at(None) - score, variance_exponent=VARIANCE_EXPONENT))
     if not np.isfinite(p).any():
         return None
-    return int(((~(p < level)) & np.isfinite(score.value)).sum())
+    return int(((~(p < ALPHA)) & np.isfinite(score.value)).sum())
 
 
 def _bounds(estimate: Interval) -> tuple[float, float]:

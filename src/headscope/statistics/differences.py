@@ -62,9 +62,7 @@ def unpaired(left: Jackknife, right: Jackknife) -> Difference:
 def _difference(
     value: np.ndarray, variance: np.ndarray, skewness: np.ndarray, df: np.ndarray
 ) -> Difference:
-    """Return the interval by Hall's transformation, and p by the more conservative of it and plain
-    t.
-    """
+    """Return the interval by Hall's transformation, and p by `conservative_t`."""
     error, t = np.sqrt(variance), t_critical(df)
     low, high = (value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -102,12 +100,7 @@ def permutation_test(
     p is the share of shuffles of buckets between groups, the observed one included, with an F at
     least as high (Fisher 1935; Phipson & Smyth 2010). Pairs are tested by the largest standardized
     difference of any pair in each shuffle, so all pairs may be read (Westfall & Young 1993).
-
-    Args:
-        estimate: values over any axes of heads; each bucket belongs to one group.
-        groups: `bucket`, number of each bucket's group.
-        n_permutations: number of shuffles.
-        seed: seed of the shuffles.
+    `groups` (`bucket`) numbers the group of each bucket.
     """
     n_groups = int(groups.max()) + 1
     scores = estimate.deltas * (1 - estimate.denominator_shares)  # (a − θ b)/B

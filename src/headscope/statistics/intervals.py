@@ -22,20 +22,20 @@ from headscope.statistics.jackknife import (
     subtracted,
 )
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 """Confidence level of all intervals."""
+ALPHA = 0.05
+"""Significance level of single tests."""
 
 
-def t_critical(df: np.ndarray | float, level: float = LEVEL) -> np.ndarray:
+def t_critical(df: np.ndarray | float) -> np.ndarray:
     """Return the half width of an interval in standard errors; NaN if `df` is NaN."""
-    values: np.ndarray = special.stdtrit(df, (1 + level) / 2)
-    return values
+    return special.stdtrit(df, (1 + CONFIDENCE) / 2)
 
 
 def t_sf(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
     """Return P(T > t), the p value of a one-sided test."""
-    values: np.ndarray = special.stdtr(df, -np.asarray(t, dtype=np.float64))
-    return values
+    return special.stdtr(df, -np.asarray(t, dtype=np.float64))
 
 
 def t_two_sided(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
@@ -47,11 +47,11 @@ BOUNDS = ("low", "high")
 MIN_BUCKETS = 5
 """Minimum number of buckets with events, and for shares with non-events, for an interval."""
 MIN_DF = 2.0
-OF_SHARES, OF_POSITIVE = 1 / 3, 1 / 2
+SHARE_SKEWNESS_FRACTION, POSITIVE_SKEWNESS_FRACTION = 1 / 3, 1 / 2
 """Fractions of the skewness used in tests of lists of heads. For shares they apply if skewness
 lowers t, for positive values if it raises t. Error rates hold with these (`studies.errors`); larger
 fractions would cost up to half of the power."""
-OF_DOCUMENTS = 1.0
+MIN_DOWNWARD_SKEWNESS = 1.0
 """Minimum downward skewness in tests of shares: 1/√n for n documents. A small sample mostly lacks
 the rare documents without an attention sink."""
 MAX_SKEWNESS_FACTOR, MAX_HIDDEN_SKEWNESS = 4.0, 2.5
@@ -74,7 +74,7 @@ class Interval:
         return np.stack((self.low, self.high))
 
 
-def interval(estimate: Jackknife, level: float = LEVEL) -> Interval:
+def interval(estimate: Jackknife) -> Interval:
     """Return the Student-t interval of a jackknife estimate.
 
     Shares: g(θ) ± t_df · SE · g′(θ) on log odds g, transformed back. SE is the jackknife's (Efron &
@@ -87,7 +87,7 @@ def interval(estimate: Jackknife, level: float = LEVEL) -> Interval:
     NaN if df < 2 or fewer than five buckets have events.
     """
     df = np.where(is_enough(estimate), estimate.df, np.nan)
-    error, t = np.sqrt(estimate.variance), t_critical(df, level)
+    error, t = np.sqrt(estimate.variance), t_critical(df)
     if estimate.scale in ("positive", "skewed"):
         skewness = estimate.skewness
         low, high = (estimate.value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
@@ -96,7 +96,10 @@ def interval(estimate: Jackknife, level: float = LEVEL) -> Interval:
             low, high = np.maximum(low, 0.0), np.maximum(high, farther)
         return Interval(low, high, df + 1)
     center, slope = _transformed(estimate.value, estimate.scale)
-    low, high = (_back(center + sign * t * error * slope, estimate.scale) for sign in (-1, 1))
+    low, high = (center + sign * t * error * slope for sign in (-1, 1))
+    if estimate.scale == "logit":
+        with np.errstate(over="ignore"):
+            low, high = (1 / (1 + np.exp(-end)) for end in (low, high))
     return Interval(low, high, df + 1)
 
 
@@ -126,10 +129,9 @@ def skewness_bound(skewness: np.ndarray, documents: np.ndarray) -> np.ndarray:
     Nothing changes if γ ≤ 0 or the effective number of documents n is large.
     """
     with np.errstate(invalid="ignore"):
-        most: np.ndarray = np.fmax(
+        return np.fmax(
             skewness, np.minimum(MAX_SKEWNESS_FACTOR * skewness, MAX_HIDDEN_SKEWNESS / documents)
         )
-    return most
 
 
 def conservative_t(t: np.ndarray, skewness: np.ndarray) -> np.ndarray:
@@ -160,13 +162,13 @@ def p_above(estimate: Jackknife, threshold: np.ndarray | float = 0.0) -> np.ndar
     if estimate.scale == "logit":
         t, df = _student(replace(estimate, variance_exponent=MAX_VARIANCE_EXPONENT), threshold)
         with np.errstate(invalid="ignore"):
-            skewness = np.fmin(estimate.skewness, -OF_DOCUMENTS / np.sqrt(df + 1))
-        p = t_sf(conservative_t(t, OF_SHARES * skewness), df)
+            skewness = np.fmin(estimate.skewness, -MIN_DOWNWARD_SKEWNESS / np.sqrt(df + 1))
+        p = t_sf(conservative_t(t, SHARE_SKEWNESS_FRACTION * skewness), df)
         return np.where(np.isfinite(p), p, _p_of_whole_buckets(estimate, threshold))
     if estimate.scale == "positive":
         t, df = _student(estimate, threshold)
         skewness = estimate.skewness
-        skewness = np.where(skewness > 0, OF_POSITIVE * skewness, skewness)
+        skewness = np.where(skewness > 0, POSITIVE_SKEWNESS_FRACTION * skewness, skewness)
         return t_sf(hall_transform(t, skewness), df)
     return t_sf(*_statistic(estimate, threshold))
 
@@ -177,19 +179,15 @@ def p_differs(estimate: Jackknife, threshold: np.ndarray | float = 0.0) -> np.nd
     return t_two_sided(t, df)
 
 
-def mean_interval(values: np.ndarray, level: float = LEVEL) -> Interval:
+def mean_interval(values: np.ndarray) -> Interval:
     """Return the interval of a mean over independent texts: mean ± t · s/√n, df = n − 1.
 
     For values measured once per text, such as the effect of ablating a head (Student 1908). Needs
     three texts; with five or fewer it assumes about normal values.
-
-    Args:
-        values: `text …`; NaN are left out.
-        level: confidence level.
+    NaN in `values` (`text …`) are left out.
     """
-    values = np.asarray(values, dtype=np.float64)
-    mean, error, df = mean_and_error(values)
-    half = t_critical(df, level) * error
+    mean, error, df = mean_and_error(np.asarray(values, dtype=np.float64))
+    half = t_critical(df) * error
     return Interval(mean - half, mean + half, df + 1)
 
 
@@ -214,16 +212,13 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def is_enough(estimate: Jackknife) -> np.ndarray:
-    """`…`: return whether there are enough documents for an interval. Values and their differences
-    share this rule, although differences have fewer degrees of freedom.
-    """
+    """`…`: return whether an interval of the value, or of its difference, has enough documents."""
     hits = estimate.has_events.sum(0)
     if estimate.scale == "logit":
         hits = np.minimum(hits, estimate.has_non_events.sum(0))
     df = replace(estimate, variance_exponent=VARIANCE_EXPONENT).df
     with np.errstate(invalid="ignore"):
-        enough: np.ndarray = (hits >= MIN_BUCKETS) & (df >= MIN_DF)
-    return enough
+        return (hits >= MIN_BUCKETS) & (df >= MIN_DF)
 
 
 def _p_of_whole_buckets(estimate: Jackknife, threshold: np.ndarray | float) -> np.ndarray:
@@ -242,19 +237,15 @@ def _p_of_whole_buckets(estimate: Jackknife, threshold: np.ndarray | float) -> n
         )
         most = np.minimum(np.asarray(threshold) / (1 - WHOLE), 1.0)
         p = special.betainc(k, n - k + 1, most)
-    tested: np.ndarray = np.where(is_testable & (k > 0), p, np.nan)
-    return tested
+    return np.where(is_testable & (k > 0), p, np.nan)
 
 
 def _statistic(estimate: Jackknife, threshold: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Return the statistic that agrees with the interval, and its degrees of freedom."""
     t, df = _student(estimate, threshold)
     if estimate.scale == "positive":
-        skewness = estimate.skewness
-        plain, farther = (
-            hall_transform(t, skewness),
-            hall_transform(t, skewness_bound(skewness, df + 1)),
-        )
+        bounds = (estimate.skewness, skewness_bound(estimate.skewness, df + 1))
+        plain, farther = (hall_transform(t, skewness) for skewness in bounds)
         t = np.where(t == 0, 0.0, np.where(t < 0, np.fmax(plain, farther), plain))
     elif estimate.scale == "skewed":
         t = conservative_t(t, estimate.skewness)
@@ -277,11 +268,3 @@ def _transformed(value: np.ndarray, scale: Scale) -> tuple[np.ndarray, np.ndarra
         if scale == "logit":
             return np.log(value / (1 - value)), 1 / (value * (1 - value))
     return value, np.ones_like(value)
-
-
-def _back(center: np.ndarray, scale: Scale) -> np.ndarray:
-    if scale == "logit":
-        with np.errstate(over="ignore"):
-            share: np.ndarray = 1 / (1 + np.exp(-center))
-            return share
-    return center

@@ -6,9 +6,9 @@ independent. The leave-one-out change of bucket g is θ − θ₍₋g₎ (Efron 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -59,16 +59,14 @@ class Jackknife:
     @property
     def n_buckets(self) -> np.ndarray:
         """`…`: number of buckets with documents."""
-        count: np.ndarray = (self.denominator_shares > 0).sum(0)
-        return count
+        return (self.denominator_shares > 0).sum(0)
 
     @property
     def variance(self) -> np.ndarray:
         """`…`: SE² = (G − 1)/G · Σ u_g², over the G buckets with documents."""
         n = self.n_buckets
         with np.errstate(divide="ignore", invalid="ignore"):
-            variance: np.ndarray = np.where(n > 1, (n - 1) / n, np.nan) * (self.deltas**2).sum(0)
-        return variance
+            return np.where(n > 1, (n - 1) / n, np.nan) * (self.deltas**2).sum(0)
 
     @property
     def skewness(self) -> np.ndarray:
@@ -81,23 +79,14 @@ class Jackknife:
         df = degrees_of_freedom(self.denominator_shares, self.variance_exponent)
         if self.numerator_shares is None:
             return df
-        least: np.ndarray = np.fmin(
-            df, degrees_of_freedom(self.numerator_shares, self.variance_exponent)
-        )
-        return least
+        return np.fmin(df, degrees_of_freedom(self.numerator_shares, self.variance_exponent))
 
     def changed(self, value: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> Jackknife:
         """Return other values whose arrays by bucket are one function of these."""
-        return Jackknife(
-            value,
-            change(self.deltas),
-            change(self.denominator_shares),
-            change(self.has_events),
-            change(self.has_non_events),
-            self.scale,
-            None if self.numerator_shares is None else change(self.numerator_shares),
-            self.variance_exponent,
-        )
+        names = ("deltas", "denominator_shares", "has_events", "has_non_events", "numerator_shares")
+        arrays = {name: getattr(self, name) for name in names}
+        changed: dict[str, Any] = {n: change(a) for n, a in arrays.items() if a is not None}
+        return replace(self, value=value, **changed)
 
     def at(self, *index: int | slice | None) -> Jackknife:
         """Return the values at an index of the axes after `bucket`, as NumPy indexes."""
@@ -118,26 +107,15 @@ class Jackknife:
         value = np.asarray(self.value)
         axes = tuple(axis % value.ndim for axis in axes)
         is_known = np.isfinite(value)
-        n = is_known.sum(axes)
         by_bucket = tuple(axis + 1 for axis in axes)
 
-        def averaged(array: np.ndarray) -> np.ndarray:
+        def averaged(array: np.ndarray, over: tuple[int, ...] = by_bucket) -> np.ndarray:
+            if array.dtype == bool:
+                return (array & is_known).any(over)
             with np.errstate(divide="ignore", invalid="ignore"):
-                mean: np.ndarray = np.where(is_known, array, 0.0).sum(by_bucket) / n
-            return mean
+                return np.where(is_known, array, 0.0).sum(over) / is_known.sum(axes)
 
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean_value = np.where(is_known, value, 0.0).sum(axes) / n
-        return Jackknife(
-            mean_value,
-            averaged(self.deltas),
-            averaged(self.denominator_shares),
-            (self.has_events & is_known).any(by_bucket),
-            (self.has_non_events & is_known).any(by_bucket),
-            self.scale,
-            None if self.numerator_shares is None else averaged(self.numerator_shares),
-            self.variance_exponent,
-        )
+        return self.changed(averaged(value, axes), averaged)
 
     def __sub__(self, other: Jackknife) -> Jackknife:
         """Return the difference of two values over the same buckets.
@@ -145,19 +123,18 @@ class Jackknife:
         The effect of a document on both cancels, so a paired difference is more precise than either
         value. The degrees of freedom are those of the less even side, with `MAX_VARIANCE_EXPONENT`.
         """
-        sums = (
-            self.denominator_shares,
-            self.numerator_shares,
-            other.denominator_shares,
-            other.numerator_shares,
-        )
         is_skewed = {self.scale, other.scale} & {"positive", "skewed"}
         deltas = self.deltas - other.deltas
-        denominator_shares = _least_even([shares for shares in sums if shares is not None])
+        least, fewest = self.denominator_shares, degrees_of_freedom(self.denominator_shares)
+        for shares in (self.numerator_shares, other.denominator_shares, other.numerator_shares):
+            if shares is not None:
+                df = degrees_of_freedom(shares)
+                is_less = df < fewest
+                least, fewest = np.where(is_less, shares, least), np.where(is_less, df, fewest)
         return Jackknife(
             subtracted(self.value, other.value),
             deltas,
-            np.broadcast_to(denominator_shares, deltas.shape),
+            np.broadcast_to(least, deltas.shape),
             self.has_events | other.has_events,
             self.has_non_events | other.has_non_events,
             "skewed" if is_skewed else "identity",
@@ -169,19 +146,13 @@ def skewness_of(deltas: np.ndarray) -> np.ndarray:
     """`…`: return γ = Σ u_g³ / (Σ u_g²)^1.5 of leave-one-out changes, 0 if all are 0."""
     squared = deltas * deltas
     squares, cubes = squared.sum(0), (squared * deltas).sum(0)  # deltas**3 is slow in NumPy
+    return ratio(cubes, squares**1.5, 0.0)
+
+
+def ratio(numerator: np.ndarray, denominator: np.ndarray, empty: float = np.nan) -> np.ndarray:
+    """Return numerator over denominator, `empty` unless the denominator is positive."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        skewness: np.ndarray = np.where(squares > 0, cubes / squares**1.5, 0.0)
-    return skewness
-
-
-def _least_even(shares: Sequence[np.ndarray]) -> np.ndarray:
-    """`bucket …`: return the shares with the fewest degrees of freedom, value by value."""
-    least, fewest = shares[0], degrees_of_freedom(shares[0])
-    for candidate in shares[1:]:
-        df = degrees_of_freedom(candidate)
-        is_less = df < fewest
-        least, fewest = np.where(is_less, candidate, least), np.where(is_less, df, fewest)
-    return least
+        return np.where(denominator > 0, numerator / denominator, empty)
 
 
 def subtracted(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -197,40 +168,25 @@ def ratio_jackknife(
 ) -> Jackknife:
     """Return the jackknife of a ratio of sums, in closed form.
 
-    θ = Σa/Σb; without bucket g it is (Σa − a_g)/(Σb − b_g). Therefore
-
-        u_g = θ − θ₍₋g₎ = (a_g − θ b_g) / (Σb − b_g).
-
-    Args:
-        numerator: `bucket …`, the sums a_g.
-        denominator: `bucket …`, the sums b_g; any shape that broadcasts.
-        scale: of the interval.
+    With sums a_g and b_g by bucket (`bucket …`), θ = Σa/Σb; without bucket g it is (Σa − a_g)/(Σb −
+    b_g). Therefore u_g = θ − θ₍₋g₎ = (a_g − θ b_g) / (Σb − b_g).
     """
     numerator = np.asarray(numerator, dtype=np.float64)
     denominator = np.asarray(denominator, dtype=np.float64)
-    total = denominator.sum(0)
+    total, has_documents = denominator.sum(0), denominator > 0
+    value = ratio(numerator.sum(0), total)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.where(total > 0, numerator.sum(0) / total, np.nan)
         deltas = (numerator - value * denominator) / (total - denominator)
-        denominator_shares = np.where(total > 0, denominator / total, 0.0)
-    has_documents = denominator > 0
+    positive = np.maximum(numerator, 0.0)  # non-negative up to rounding
     return Jackknife(
         value,
         np.where(has_documents & np.isfinite(deltas), deltas, 0.0),
-        np.broadcast_to(denominator_shares, deltas.shape),
+        np.broadcast_to(ratio(denominator, total, 0.0), deltas.shape),
         has_documents & (numerator != 0),
         has_documents & (np.abs(denominator - numerator) > WHOLE * denominator),
         scale,
-        _shares_of(numerator) if scale == "positive" else None,
+        ratio(positive, positive.sum(0), 0.0) if scale == "positive" else None,
     )
-
-
-def _shares_of(sums: np.ndarray) -> np.ndarray:
-    """`bucket …`: return the share of each bucket in a sum that is non-negative up to rounding."""
-    sums = np.maximum(sums, 0.0)
-    total = sums.sum(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(total > 0, sums / total, 0.0)
 
 
 def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scale:
@@ -249,22 +205,14 @@ def jackknife_from_values(
 ) -> Jackknife:
     """Return the jackknife of a statistic that was recomputed without each bucket.
 
-    Args:
-        value: `…`.
-        without: `bucket …`, the statistic without each bucket.
-        sizes: `bucket`, size of each bucket, such as its documents; 0 if empty.
-        scale: of the interval.
+    `without` (`bucket …`) is the statistic without each bucket, `sizes` (`bucket`) the size of each
+    bucket, such as its documents; 0 if empty.
     """
-    sizes = np.asarray(sizes, dtype=np.float64)
-    by_bucket = sizes.reshape(-1, *(1,) * np.ndim(value))
+    by_bucket = np.asarray(sizes, dtype=np.float64).reshape(-1, *(1,) * np.ndim(value))
     has_documents = np.broadcast_to(by_bucket > 0, without.shape)
-    total = sizes.sum()
-    denominator_shares = by_bucket / total if total > 0 else by_bucket
     deltas = np.where(has_documents & np.isfinite(without), value - without, 0.0)
-    denominator_shares = np.broadcast_to(denominator_shares, without.shape)
-    return Jackknife(
-        np.asarray(value), deltas, denominator_shares, has_documents, has_documents, scale
-    )
+    shares = np.broadcast_to(ratio(by_bucket, by_bucket.sum(), 0.0), without.shape)
+    return Jackknife(np.asarray(value), deltas, shares, has_documents, has_documents, scale)
 
 
 def degrees_of_freedom(
@@ -280,10 +228,6 @@ def degrees_of_freedom(
 
     G equal buckets have df = G − 1. One bucket with most of the words lowers df to 1. Results show
     df + 1 as the effective number of documents.
-
-    Args:
-        denominator_shares: `bucket …`, share of each bucket in the denominator.
-        variance_exponent: exponent of b in the variance of a bucket.
     """
     p = np.asarray(denominator_shares, dtype=np.float64)
     is_usual = variance_exponent == VARIANCE_EXPONENT
@@ -308,10 +252,7 @@ def degrees_of_freedom(
 def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
     """`unit …`: return sums over the buckets of each unit, with the axis of units first.
 
-    Args:
-        sums: array with an axis of buckets.
-        units: `bucket`, number of each bucket's unit.
-        axis: axis of the buckets.
+    `units` (`bucket`) numbers the unit of each bucket; `axis` is that of the buckets in `sums`.
     """
     by_bucket = np.moveaxis(sums, axis, 0)
     n = int(units.max()) + 1 if len(units) else 0
@@ -323,9 +264,9 @@ def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
     return pooled
 
 
-DOMINANT = 0.25
+MAX_DENOMINATOR_SHARE = 0.25
 """Share of a denominator above which one bucket dominates it."""
-FAIR = 4.0
+MAX_SHARE_RATIO = 4.0
 """Multiple of the mean share that a dominating bucket also exceeds."""
 
 
@@ -335,12 +276,9 @@ def largest_share(estimate: Jackknife) -> tuple[float, int]:
     Shares are averaged over heads. One document of 9,000 words among twenty of 300 dominates a mean
     over words. Cut long documents (`max_tokens`), or draw as many sentences of each document.
     """
-    heads = tuple(range(1, estimate.denominator_shares.ndim))
-    denominator_shares = (
-        estimate.denominator_shares.mean(heads) if heads else estimate.denominator_shares
-    )
-    at = int(denominator_shares.argmax())
-    return float(denominator_shares[at]), at
+    shares = estimate.denominator_shares
+    shares = shares.mean(tuple(range(1, shares.ndim))) if shares.ndim > 1 else shares
+    return float(shares.max()), int(shares.argmax())
 
 
 def is_dominated(estimate: Jackknife) -> bool:
@@ -348,12 +286,12 @@ def is_dominated(estimate: Jackknife) -> bool:
     share, _ = largest_share(estimate)
     heads = tuple(range(1, estimate.denominator_shares.ndim))
     n = int((estimate.denominator_shares > 0).any(heads).sum())
-    return n > 1 and share > DOMINANT and share * n > FAIR
+    return n > 1 and share > MAX_DENOMINATOR_SHARE and share * n > MAX_SHARE_RATIO
 
 
-DECISIVE = 0.5
+MAX_INFLUENCE = 0.5
 """Share of the squared leave-one-out changes above which one bucket drives a value."""
-OFTEN = 10.0
+MAX_INFLUENCE_RATIO = 10.0
 """Multiple of the mean share that a driving bucket also exceeds: with few buckets, one is always
 large."""
 
@@ -365,17 +303,11 @@ def largest_influence(estimate: Jackknife) -> np.ndarray:
     would underestimate the error. NaN if all changes are 0.
     """
     squares = estimate.deltas * estimate.deltas
-    total = squares.sum(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        largest: np.ndarray = np.where(total > 0, squares.max(0) / total, np.nan)
-    return largest
+    return ratio(squares.max(0), squares.sum(0))
 
 
 def is_driven_by_one(estimate: Jackknife) -> np.ndarray:
-    """`…`: return whether one bucket has over half of the variance and ten times the mean share.
-    Always false with ten buckets or fewer.
-    """
+    """`…`: return whether one bucket has over half of the variance and ten times the mean share."""
     largest = largest_influence(estimate)
     with np.errstate(invalid="ignore"):
-        is_driven: np.ndarray = (largest > DECISIVE) & (largest * estimate.n_buckets > OFTEN)
-    return is_driven
+        return (largest > MAX_INFLUENCE) & (largest * estimate.n_buckets > MAX_INFLUENCE_RATIO)

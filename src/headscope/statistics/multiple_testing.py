@@ -6,12 +6,7 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-
-Adjust = Callable[[np.ndarray], np.ndarray]
-"""Function from sorted p values, lowest first, to corrected ones."""
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
@@ -21,14 +16,10 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     to explore. It holds for positively correlated tests (Benjamini & Yekutieli 2001), as heads over
     one corpus are.
     """
-
-    def adjusted(ordered: np.ndarray) -> np.ndarray:
-        n = len(ordered)
-        scaled = ordered * n / np.arange(1, n + 1)
-        lowest: np.ndarray = np.minimum.accumulate(scaled[::-1])[::-1]
-        return lowest
-
-    return _by_rank(p, adjusted)
+    order, p_sorted = _tested(p)
+    n = len(order)
+    scaled = p_sorted * n / np.arange(1, n + 1)
+    return _restored(p, order, np.minimum.accumulate(scaled[::-1])[::-1])
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -37,19 +28,20 @@ def holm(p: np.ndarray) -> np.ndarray:
     max over k ≤ i of (n − k + 1)·p₍ₖ₎ (Holm 1979). Use it for claims in a report. It holds for any
     dependence between the tests.
     """
-
-    def adjusted(ordered: np.ndarray) -> np.ndarray:
-        n = len(ordered)
-        highest: np.ndarray = np.maximum.accumulate(ordered * (n - np.arange(n)))
-        return highest
-
-    return _by_rank(p, adjusted)
+    order, p_sorted = _tested(p)
+    n = len(order)
+    return _restored(p, order, np.maximum.accumulate(p_sorted * (n - np.arange(n))))
 
 
-def _by_rank(p: np.ndarray, adjusted: Adjust) -> np.ndarray:
+def _tested(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of finite p values, lowest first, and these values."""
     flat = np.asarray(p, dtype=np.float64).ravel()
     tested = np.flatnonzero(np.isfinite(flat))
     order = tested[np.argsort(flat[tested], kind="stable")]
-    corrected = np.full(flat.shape, np.nan)
-    corrected[order] = np.minimum(adjusted(flat[order]), 1.0)
+    return order, flat[order]
+
+
+def _restored(p: np.ndarray, order: np.ndarray, adjusted: np.ndarray) -> np.ndarray:
+    corrected = np.full(np.size(p), np.nan)
+    corrected[order] = np.minimum(adjusted, 1.0)
     return corrected.reshape(np.shape(p))

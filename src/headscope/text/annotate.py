@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 _BATCH = 64
 
 
-def annotate(
-    corpus: Corpus | Readable,
-    pipeline: str = "en_core_web_sm",
-) -> Corpus:
+def annotate(corpus: Corpus | Readable, pipeline: str = "en_core_web_sm") -> Corpus:
     """Return the corpus with words, sentences, tags, parents, relations and entities by spaCy.
 
     Earlier annotations are replaced, because spaCy splits words differently. Relations are those of
@@ -70,17 +67,15 @@ class SpacySource:
 
         def texts() -> Iterator[tuple[str, Document]]:
             for document in self.corpus.read(report):
-                if len(document.text) > nlp.max_length:
-                    report.leave_out(
-                        "documents",
-                        FileFormatError(
-                            f"Document {document.id!r} has {len(document.text)} characters; "
-                            f"{self.pipeline} takes at most {nlp.max_length}. Split it, or skip "
-                            'it with on_error="skip".'
-                        ),
-                    )
-                else:
+                if len(document.text) <= nlp.max_length:
                     yield document.text, document
+                    continue
+                problem = (
+                    f"Document {document.id!r} has {len(document.text)} characters; "
+                    f"{self.pipeline} takes at most {nlp.max_length}. Split it, or skip it with "
+                    'on_error="skip".'
+                )
+                report.leave_out("documents", FileFormatError(problem))
 
         for parsed, document in nlp.pipe(texts(), as_tuples=True, batch_size=_BATCH):
             yield from _document(parsed, document, self.pipeline).split(unit)
@@ -99,23 +94,29 @@ def _document(parsed: Doc, document: Document, pipeline: str) -> Document:
                 sentences.append((inside[0], inside[-1] + 1))
         if sentences and parsed.has_annotation("DEP"):
             parents = _parents(tokens, number, sentences)
-    tagged = parsed.has_annotation("TAG")
-    has_pos = parsed.has_annotation("POS")
+
+    def labels(annotation: str, attribute: str) -> tuple[str, ...] | None:
+        if not parsed.has_annotation(annotation):
+            return None
+        return tuple(str(getattr(token, attribute)) or "_" for token in tokens)
+
+    mentions = []
+    for count, entity in enumerate(parsed.ents, 1):
+        if inside := [number[token.i] for token in entity if token.i in number]:
+            mentions.append(Mention(f"e{count}", ((inside[0], inside[-1] + 1),), entity.label_))
     return Document(
         id=document.id,
         text=document.text,
         words=tuple(token.text for token in tokens),
         spans=tuple((token.idx, token.idx + len(token.text)) for token in tokens),
         sentences=tuple(sentences),
-        upos=tuple(token.pos_ or "_" for token in tokens) if has_pos else None,
-        xpos=tuple(token.tag_ or "_" for token in tokens) if tagged else None,
-        lemmas=tuple(t.lemma_ or "_" for t in tokens) if parsed.has_annotation("LEMMA") else None,
-        features=tuple(str(t.morph) or "_" for t in tokens)
-        if parsed.has_annotation("MORPH")
-        else None,
+        upos=labels("POS", "pos_"),
+        xpos=labels("TAG", "tag_"),
+        lemmas=labels("LEMMA", "lemma_"),
+        features=labels("MORPH", "morph"),
         parents=parents,
-        relations=None if parents is None else tuple(token.dep_ or "_" for token in tokens),
-        mentions=tuple(_entities(parsed, number)),
+        relations=None if parents is None else labels("DEP", "dep_"),
+        mentions=tuple(mentions),
         part_of=document.part_of,
         meta={**document.meta, "annotator": pipeline},
     )
@@ -137,13 +138,6 @@ def _parents(tokens: list[Token], number: dict[int, int], sentences: list[Span])
             if parents[word] != ROOT and not start <= parents[word] < stop:
                 parents[word] = NO_PARENT
     return tuple(parents)
-
-
-def _entities(parsed: Doc, number: dict[int, int]) -> Iterator[Mention]:
-    for count, entity in enumerate(parsed.ents, 1):
-        inside = [number[token.i] for token in entity if token.i in number]
-        if inside:
-            yield Mention(f"e{count}", ((inside[0], inside[-1] + 1),), kind=entity.label_)
 
 
 @lru_cache(maxsize=2)

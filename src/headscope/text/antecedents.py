@@ -7,8 +7,10 @@ with everything.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 from headscope.text.document import Document, Mention, mention_head
 
@@ -40,100 +42,13 @@ PRONOUNS: dict[str, tuple[str, str, str]] = {
 """Person, numbers and genders (m, f, n) of each pronoun."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-MALE = _words(
-    """
-    mr mr. mister sir lord king prince duke baron emperor pope monk priest wizard
-    man men boy boys gentleman gentlemen guy guys lad male father dad daddy papa husband
-    brother son uncle nephew grandfather grandpa grandson stepfather stepson godfather groom
-    bridegroom boyfriend widower businessman businessmen chairman congressman policeman
-    fireman salesman spokesman fisherman cameraman actor waiter host hero steward bachelor
-    """
-)
-"""Titles, kin and other nouns for men and boys."""
-FEMALE = _words(
-    """
-    mrs mrs. ms ms. miss madam madame ma'am lady ladies queen princess duchess baroness
-    empress nun witch woman women girl girls gal female mother mom mommy mum mama mamma wife
-    sister daughter aunt auntie niece grandmother grandma granddaughter stepmother stepdaughter
-    godmother bride girlfriend widow businesswoman businesswomen chairwoman congresswoman
-    policewoman saleswoman spokeswoman actress waitress hostess heroine stewardess goddess
-    """
-)
-"""Titles, kin and other nouns for women and girls."""
-
-MALE_NAMES = _words(
-    """
-    aaron abraham adam adrian alan albert alexander alfred andrew andy anthony antonio arnold
-    arthur barack ben benjamin bernard bill bob brad brandon brian bruce carl carlos charles
-    charlie chris christopher craig dan daniel dave david dean dennis derek diego don donald
-    doug douglas ed eddie edgar edward edwin eric ernest ethan eugene felix francis frank fred
-    frederick gary geoffrey george gerald gilbert glenn gordon greg gregory harold harry
-    henry herbert howard hugh ian isaac ivan jack jackson jacob james jason jeff jeffrey jeremy
-    jerry jesse jim jimmy joe joel john johnny jonathan jose joseph joshua juan justin karl
-    keith ken kenneth kevin kurt kyle larry lawrence lee leo leonard lewis louis lucas luis
-    luke marcus mario mark martin matt matthew max michael miguel mike mitchell mohammed
-    muhammad nathan neil nicholas nick noah norman oliver oscar patrick paul pedro peter phil
-    philip phillip ralph randy raymond richard rick rob robert roger ronald roy russell ryan
-    sam samuel scott sean sebastian simon stanley stephen steve steven stuart ted theodore
-    thomas tim timothy todd tom tommy tony vincent vladimir walter warren wayne william zachary
-    """
-)
-FEMALE_NAMES = _words(
-    """
-    abigail alice alicia amanda amber amy andrea angela anita ann anna anne annie april ashley
-    audrey barbara beatrice betty beverly bonnie brenda brittany carmen carol caroline carolyn
-    catherine cathy charlotte cheryl christina christine cindy claire clara connie crystal
-    cynthia danielle deborah debra denise diana diane donna doris dorothy edith eileen elaine
-    eleanor elena elizabeth ella ellen emily emma erica erin esther eva evelyn florence
-    frances gina gloria grace hannah hazel heather heidi helen hillary holly ida irene isabel
-    isabella jacqueline jane janet janice jean jennifer jessica jill joan joanna joanne josephine
-    joyce juanita judith judy julia julie june karen kate katherine kathleen kathy katie kelly
-    kim kimberly kristen laura lauren leah lillian linda lisa lois loretta lori louise lucia
-    lucy lydia lynn madison margaret maria marie marilyn marjorie martha mary megan melanie
-    melissa michelle mildred monica nancy naomi natalie nicole nina nora norma olivia pamela
-    patricia paula pauline peggy phyllis rachel rebecca renee rita roberta rosa rose ruby ruth
-    sally samantha sandra sara sarah sharon sheila sherry shirley sofia sonia sophia sophie
-    stacy stephanie sue susan suzanne sylvia tammy teresa theresa tiffany tina tracy ursula
-    valerie vanessa vera veronica victoria virginia vivian wanda wendy yolanda yvonne zoe
-    """
-)
-"""Common given names; those of both genders (Robin, Alex, Jordan) are left out."""
-
-PLURALS = _words(
-    """
-    people men women children feet teeth mice geese oxen lice data media criteria phenomena
-    alumni bacteria cattle police folk clergy gentlemen ladies policemen policewomen fishermen
-    """
-)
-SINGULARS = _words(
-    """
-    news series species means politics physics mathematics economics linguistics athletics
-    diabetes measles headquarters bus gas lens glass class boss business process address access
-    success progress congress process mess loss dress press kiss pass mass grass
-    """
-)
-"""Singular nouns that end in -s."""
-COLLECTIVES = _words(
-    """
-    team group family company government committee council army band crew staff audience crowd
-    police public press media majority minority couple club firm party faculty jury gang fleet
-    department university agency organization association class community population board
-    """
-)
-"""Nouns of either number: `the team … it` and `the team … they`."""
-
-THINGS = _words(
-    """
-    abstract object place event time plant substance organization
-    gpe loc org fac norp product work_of_art law language date money percent quantity
-    ordinal cardinal
-    """
-)
-"""Types of entities in corpora (GUM, OntoNotes) that are not persons."""
+_WORDS = {
+    name: frozenset(words.split())
+    for name, words in tomllib.loads(
+        (resources.files("headscope.text") / "english_words.toml").read_text("utf-8")
+    ).items()
+}
+"""Titles, names, kin terms and nouns that tell gender or number, and types of entities."""
 
 KINDS = ("pronoun", "proper", "nominal")
 
@@ -194,21 +109,18 @@ def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> li
     Mentions that share a head word are not candidates for each other: the word would attend to
     itself.
 
-    Args:
-        document: a document with mentions.
-        has_tokens: true for words that the model reads, by default all. Mentions with another
-            head word are left out.
+    With `has_tokens` (true for words that the model reads), mentions with other head words are left
+    out.
     """
     is_read = [True] * len(document) if has_tokens is None else has_tokens
     mentions = headed_mentions(document, is_read)
-    with_antecedent = []
+    found = []
     for mention in mentions:
         before = tuple(other for other in mentions if other.head_word < mention.head_word)
         cluster = mention.mention.cluster
         antecedents = frozenset(o.head_word for o in before if o.mention.cluster == cluster)
-        if antecedents:
-            with_antecedent.append(Anaphor(mention, before, antecedents))
-    return with_antecedent
+        found.append(Anaphor(mention, before, antecedents))
+    return [anaphor for anaphor in found if anaphor.antecedents]
 
 
 def mention_kind(document: Document, word: int) -> str:
@@ -258,79 +170,56 @@ def agree(left: Traits, right: Traits) -> bool:
 
 def traits_of(document: Document, mention: Headed) -> Traits:
     """Return the known traits of a mention."""
-    features = _features(document, mention.head_word)
-    if mention.kind == "pronoun":
-        return _pronoun(mention, features)
-    return Traits("3", _numbers(document, mention, features), _genders(document, mention, features))
-
-
-def _pronoun(mention: Headed, features: dict[str, str]) -> Traits:
-    person, numbers, genders = PRONOUNS.get(mention.form, ("3", "sing plur", "mfn"))
-    person = features.get("Person", person)
-    allowed = frozenset(numbers.split())
+    text = "_" if document.features is None else document.features[mention.head_word]
+    features = dict(item.split("=", 1) for item in text.split("|") if "=" in item)
+    marked = "".join(_GENDERS.get(gender, "") for gender in features.get("Gender", "").split(","))
+    if mention.kind != "pronoun":
+        genders = frozenset(marked) if marked else _genders(document, mention)
+        return Traits("3", _numbers(document, mention, features), genders)
+    person, numbers, of_form = PRONOUNS.get(mention.form, ("3", "sing plur", "mfn"))
     if "Number" in features and mention.form not in PRONOUNS:
-        allowed = frozenset((_NUMBERS.get(features["Number"], "sing"),))
-    if "Gender" in features:
-        genders = "".join(_GENDERS.get(g, "") for g in features["Gender"].split(",")) or genders
-    return Traits(person, allowed, frozenset(genders))
+        numbers = _NUMBERS.get(features["Number"], "sing")
+    return Traits(
+        features.get("Person", person), frozenset(numbers.split()), frozenset(marked or of_form)
+    )
 
 
 def _numbers(document: Document, mention: Headed, features: dict[str, str]) -> frozenset[str]:
-    if _is_coordinated(document, mention):
+    words, form = mention.mention.words(), mention.form
+    if document.parents is not None and document.relations is not None:
+        joined = [word for word in words if document.relations[word] == "conj"]
+        is_coordinated = any(document.parents[word] == mention.head_word for word in joined)
+    else:
+        forms = [document.words[word].lower() for word in words]
+        is_joined = "and" in forms[1:-1]  # `the cat and the dog`
+        is_coordinated = is_joined and mention.head_word < words[0] + forms.index("and")
+    if is_coordinated:
         return frozenset(("plur",))
-    is_group = mention.form in COLLECTIVES or mention.mention.kind in ("organization", "ORG")
+    is_group = form in _WORDS["collectives"] or mention.mention.kind in ("organization", "ORG")
     if features.get("Number") in _NUMBERS:
         number = _NUMBERS[features["Number"]]
         return ANY_NUMBER if number == "sing" and is_group else frozenset((number,))
     tag = document.xpos[mention.head_word] if document.xpos is not None else "_"
-    is_name = mention.kind == "proper"
-    if tag in ("NNS", "NNPS") or mention.form in PLURALS or (tag == "_" and _has_s(mention)):
-        return ANY_NUMBER if is_name and tag == "_" else frozenset(("plur",))
-    if tag in ("NN", "NNP") or tag == "_":
-        return ANY_NUMBER if is_group else frozenset(("sing",))
-    return ANY_NUMBER
+    is_singular = form in _WORDS["singulars"] or form.endswith(("ss", "us", "is"))
+    has_s = tag == "_" and form.endswith("s") and len(form) > 3 and not is_singular
+    if tag in ("NNS", "NNPS") or form in _WORDS["plurals"] or has_s:
+        is_name = mention.kind == "proper" and tag == "_"
+        return ANY_NUMBER if is_name else frozenset(("plur",))
+    return frozenset(("sing",)) if tag in ("NN", "NNP", "_") and not is_group else ANY_NUMBER
 
 
-def _has_s(mention: Headed) -> bool:
-    form = mention.form
-    is_other = form in SINGULARS or form.endswith(("ss", "us", "is"))
-    return form.endswith("s") and len(form) > 3 and not is_other
-
-
-def _is_coordinated(document: Document, mention: Headed) -> bool:
-    """Return whether the mention is a coordination: `the cat and the dog`."""
-    words = mention.mention.words()
-    if document.parents is not None and document.relations is not None:
-        joined = [word for word in words if document.relations[word] == "conj"]
-        return any(document.parents[word] == mention.head_word for word in joined)
-    forms = [document.words[word].lower() for word in words]
-    return "and" in forms[1:-1] and mention.head_word < words[0] + forms.index("and")
-
-
-def _genders(document: Document, mention: Headed, features: dict[str, str]) -> frozenset[str]:
-    if "Gender" in features:
-        genders = "".join(_GENDERS.get(g, "") for g in features["Gender"].split(","))
-        if genders:
-            return frozenset(genders)
+def _genders(document: Document, mention: Headed) -> frozenset[str]:
     # Titles and given names stand next to the head word of a name.
     forms = [mention.form]
+    male, female = _WORDS["male"], _WORDS["female"]
     if mention.kind == "proper":
         words = [document.words[word] for word in mention.mention.words()]
         forms += [word.lower() for word in words if word[:1].isupper()]
+        male, female = male | _WORDS["male_names"], female | _WORDS["female_names"]
     for form in forms:
-        is_male = form in MALE or (mention.kind == "proper" and form in MALE_NAMES)
-        is_female = form in FEMALE or (mention.kind == "proper" and form in FEMALE_NAMES)
-        if is_male != is_female:
-            return frozenset("m" if is_male else "f")
+        if (form in male) != (form in female):
+            return frozenset("m" if form in male else "f")
     kind = (mention.mention.kind or "").lower()
     if kind == "person":
         return frozenset("mf")
-    return frozenset("n") if kind in THINGS else ANY_GENDER
-
-
-def _features(document: Document, word: int) -> dict[str, str]:
-    text = "_" if document.features is None else document.features[word]
-    if text == "_":
-        return {}
-    pairs = (item.partition("=") for item in text.split("|"))
-    return {name: value for name, _, value in pairs}
+    return frozenset("n") if kind in _WORDS["things"] else ANY_GENDER

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from numbers import Integral
 from pathlib import Path
-from typing import NamedTuple, Protocol, get_args, overload, runtime_checkable
+from typing import Protocol, get_args, overload
 
 from headscope.arguments import expect, whole_number
 from headscope.atomic import atomic_path
@@ -33,13 +33,7 @@ class Spool:
     """Documents of an iterable in a temporary file, which reads ten times faster than parsing.
 
     The file belongs to this process: other users cannot read or write it, and it is deleted with
-    this object.
-
-    Args:
-        documents: read once.
-
-    Raises:
-        OSError: they do not fit on the disk, or into `MAX_BYTES`.
+    this object. OSError is raised if they do not fit on the disk, or into `MAX_BYTES`.
     """
 
     def __init__(self, documents: Iterable[Document]) -> None:
@@ -85,14 +79,9 @@ class DerivedSource:
     documents: Callable[[Unit, ReadLog], Iterator[Document]] = field(repr=False, compare=False)
 
 
-@runtime_checkable
-class SizedSource(Source, Protocol):
-    """Source that may be small enough to count its documents."""
-
-    @property
-    def is_small(self) -> bool:
-        """True if it is read in a moment."""
-        ...
+def _is_small(source: Source) -> bool:
+    """Return whether the source says that it is read in a moment (`is_small`)."""
+    return bool(getattr(source, "is_small", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +104,6 @@ class Summary:
     """First error messages."""
 
 
-class _Held(NamedTuple):
-    """Documents in memory or in a spool, with the log of reading them."""
-
-    documents: tuple[Document, ...] | Spool
-    report: ReadLog
-
-
 @dataclass(slots=True)
 class _Known:
     """Facts about a corpus that was read before."""
@@ -134,8 +116,8 @@ class _Known:
     """Number of documents before sampling."""
     documents: tuple[Document, ...] | None = None
     """Documents for `corpus[i]`."""
-    held: _Held | None = None
-    """Documents for a run: see `hold_documents`."""
+    held: tuple[Iterable[Document], ReadLog] | None = None
+    """Documents for a run, and the log of reading them: see `hold_documents`."""
 
 
 @dataclass(frozen=True)
@@ -186,11 +168,7 @@ class Corpus:
         return True  # otherwise `if corpus` would read the corpus for its length
 
     def __len__(self) -> int:
-        """Return the number of documents.
-
-        Raises:
-            TypeError: The corpus is too large to count.
-        """
+        """Return the number of documents; raise TypeError if the corpus is too large to count."""
         if self._known.summary is not None:
             return self._known.summary.documents
         if self._known.length is None:
@@ -224,31 +202,28 @@ class Corpus:
 
     def _repr_html_(self) -> str:
         """Return an HTML table of what is known without reading the corpus."""
-        summary = self._known.summary
-        return facts_table(
-            f"Corpus {self.name}",
-            [
-                ("one document is a", self.unit_name),
-                ("sample", self.sample_size),
-                ("seed", None if self.sample_size is None else self.seed),
-                ("documents", summary and summary.documents),
-                ("sentences", summary and summary.sentences),
-                ("words", summary and summary.words),
-                ("mentions", summary and summary.mentions),
-                ("left out", summary and ", ".join(f"{n} {k}" for k, n in summary.skipped.items())),
-                ("counts", None if summary else "corpus.summary() reads it once and counts"),
-            ],
-        )
+        summary, size = self._known.summary, self.sample_size
+        facts: list[tuple[str, object]] = [("one document is a", self.unit_name)]
+        facts += [("sample", size), ("seed", None if size is None else self.seed)]
+        if summary is None:
+            facts.append(("counts", "corpus.summary() reads it once and counts"))
+        else:
+            names = ("documents", "sentences", "words", "mentions")
+            facts += [(name, getattr(summary, name)) for name in names]
+            facts.append(("left out", ", ".join(f"{n} {k}" for k, n in summary.skipped.items())))
+        return facts_table(f"Corpus {self.name}", facts)
 
     def read(self, report: ReadLog) -> Iterator[Document]:
         """Yield the documents; errors are counted in `report`."""
-        held = self._known.held
-        if held is not None:
-            report.counts.update(held.report.counts)
-            report.messages.extend(held.report.messages)
-            yield from held.documents
+        if self._known.held is not None:
+            documents, log = self._known.held
+            report.counts.update(log.counts)
+            report.messages.extend(log.messages)
+            yield from documents
             return
-        chosen = self._chosen()
+        if self.sample_size is not None and self._known.chosen is None:
+            self._draw(ReadLog(self.on_error), keeps=False)
+        chosen = self._known.chosen
         for number, document in enumerate(self._of_source(report)):
             if chosen is None or number in chosen:
                 yield document
@@ -294,24 +269,20 @@ class Corpus:
         return self.source.documents(self.unit or "document", report)
 
     def _check_small(self, problem: str) -> None:
-        if not (isinstance(self.source, SizedSource) and self.source.is_small):
+        if not _is_small(self.source):
             raise TypeError(
                 f"{self.name} {problem}: it may be large and is read at each use. Iterate over it, "
                 "or count with corpus.summary().documents, which reads it once."
             )
 
     def _summarize(self) -> Summary:
-        report = ReadLog(self.on_error)
-        content = hashlib.sha256()
-        names = ("documents", "sentences", "words", "mentions", "clusters")
-        counts = dict.fromkeys(names, 0)
+        report, content = ReadLog(self.on_error), hashlib.sha256()
+        counts = dict.fromkeys(("documents", "sentences", "words", "mentions", "clusters"), 0)
         for document in self.read(report):
             content.update(document.digest().encode())
-            counts["documents"] += 1
-            counts["sentences"] += len(document.sentences)
-            counts["words"] += len(document)
-            counts["mentions"] += len(document.mentions)
-            counts["clusters"] += len(document.clusters())
+            counted = (document.sentences, document.words, document.mentions, document.clusters())
+            for name, n in zip(counts, (1, *map(len, counted)), strict=True):
+                counts[name] += n
         drawn_from = self._known.drawn_from
         return Summary(
             **counts,
@@ -321,20 +292,12 @@ class Corpus:
             messages=tuple(report.messages),
         )
 
-    def _chosen(self) -> frozenset[int] | None:
-        """Return the numbers of the sampled documents: those with the smallest hash of seed and
-        number.
-
-        A hash does not change with versions of random generators, and allows sampling in one pass.
-        """
-        if self.sample_size is None:
-            return None
-        if self._known.chosen is None:
-            self._draw(ReadLog(self.on_error), keeps=False)
-        return self._known.chosen
-
     def _draw(self, report: ReadLog, *, keeps: bool) -> dict[int, Document | None]:
-        """Return the sampled documents by number, or None for each if they are not kept."""
+        """Return the sampled documents by number, or None for each if they are not kept.
+
+        Sampled are those with the smallest hash of seed and number. A hash does not change with
+        versions of random generators, and allows sampling in one pass.
+        """
         assert self.sample_size is not None
         numbered = enumerate(self._of_source(report))
         total = 0
@@ -374,8 +337,8 @@ def hold_documents(corpus: Corpus) -> Corpus:
     A run reads documents several times and would otherwise parse the source each time. If they do
     not fit, the source is read each time.
     """
-    is_small = isinstance(corpus.source, SizedSource) and corpus.source.is_small
-    is_few = is_small if corpus.sample_size is None else corpus.sample_size <= MAX_HELD
+    size = corpus.sample_size
+    is_few = _is_small(corpus.source) if size is None else size <= MAX_HELD
     copy = replace(corpus)
     object.__setattr__(copy, "_known", replace(corpus._known, documents=None))
     report = ReadLog(corpus.on_error)
@@ -385,10 +348,10 @@ def hold_documents(corpus: Corpus) -> Corpus:
             documents = Spool(copy.read(report))
         except OSError:
             return corpus
-    elif corpus.sample_size is not None and corpus._known.chosen is None:
+    elif size is not None and corpus._known.chosen is None:
         drawn = copy._draw(report, keeps=True).values()
         documents = tuple(document for document in drawn if document is not None)
     else:
         documents = tuple(copy.read(report))
-    copy._known.held = _Held(documents, report)
+    copy._known.held = documents, report
     return copy

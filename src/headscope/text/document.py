@@ -30,16 +30,7 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
     """Check that the parents of a sentence form a tree.
 
     Every parent lies in the sentence, exactly one word is the root (at most one if some parents are
-    unknown), and every word reaches the root.
-
-    Args:
-        parents: Parent of each word, by index in the document.
-        start: First word of the sentence.
-        stop: Word after the last one.
-        name: Name of the sentence in messages.
-
-    Raises:
-        InputError: The parents are not a tree. Names the offending words.
+    unknown), and every word reaches the root. Otherwise, InputError names the offending words.
     """
     within = parents[start:stop]
     for word, parent in enumerate(within, start):
@@ -71,8 +62,7 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
 
 
 def _some_of(words: list[int]) -> str:
-    more = f" and {len(words) - 10} more" if len(words) > 10 else ""
-    return f"{words[:10]}{more}"
+    return f"{words[:10]}" + (f" and {len(words) - 10} more" if len(words) > 10 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +79,17 @@ class Mention:
     """Number of the head word, if the source has it (CorefUD's `head`)."""
 
     def __post_init__(self) -> None:
-        last = None
-        for start, stop in self.spans:
-            if start >= stop or (last is not None and start < last):
-                break
-            last = stop
-        else:
-            head = self.head_word
-            if self.spans and (head is None or any(a <= head < b for a, b in self.spans)):
-                return
-        raise InputError(
-            f"A mention of cluster {self.cluster!r} has the word ranges {self.spans} and the head "
-            f"word {self.head_word}. Ranges must be in order and not empty, and the head word "
-            "within them."
+        is_ordered = all(start < stop for start, stop in self.spans) and all(
+            stop <= start for (_, stop), (start, _) in pairwise(self.spans)
         )
+        head = self.head_word
+        has_head = head is None or any(start <= head < stop for start, stop in self.spans)
+        if not (self.spans and is_ordered and has_head):
+            raise InputError(
+                f"A mention of cluster {self.cluster!r} has the word ranges {self.spans} and the "
+                f"head word {self.head_word}. Ranges must be in order and not empty, and the head "
+                "word within them."
+            )
 
     @property
     def start(self) -> int:
@@ -120,14 +107,9 @@ class Mention:
 
     def shift(self, by: int) -> Mention:
         """Return the same mention in a document that starts elsewhere."""
-        if not by:
-            return self
-        return Mention(
-            self.cluster,
-            tuple((start + by, stop + by) for start, stop in self.spans),
-            self.kind,
-            None if self.head_word is None else self.head_word + by,
-        )
+        spans = tuple((start + by, stop + by) for start, stop in self.spans)
+        head_word = None if self.head_word is None else self.head_word + by
+        return replace(self, spans=spans, head_word=head_word) if by else self
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-serializable dict; the head word is called `head` there."""
@@ -159,15 +141,14 @@ def mention_head(document: Document, mention: Mention) -> int:
         tops = [word for word in words if parents[word] not in inside]
         if len(tops) == 1:
             return tops[0]
-        relations = document.relations
-        return min(
-            tops or words,
-            key=lambda word: (
-                relations is not None and relations[word] == "punct",
-                _depth(parents, word),
-                word,
-            ),
-        )
+
+        def rank(word: int) -> tuple[bool, int, int]:
+            relations, node, depth = document.relations, word, 0
+            while (node := parents[node]) >= 0:
+                depth += 1
+            return relations is not None and relations[word] == "punct", depth, word
+
+        return min(tops or words, key=rank)
     last = words[0]
     for word in words[1:]:
         form = document.words[word].lower()
@@ -183,14 +164,6 @@ _AFTER_HEAD = re.compile(
     r"[,(:–—-]|who|whom|whose|which|that|where|when|of|in|on|at|by|for|with|from|to|about|against"
     r"|between|into|through|during|before|after|above|below|under|over|near|and|or"
 )
-
-
-def _depth(parents: tuple[int, ...], word: int) -> int:
-    depth = 0
-    while parents[word] >= 0:
-        word = parents[word]
-        depth += 1
-    return depth
 
 
 Span = tuple[int, int]
@@ -277,15 +250,10 @@ class Document:
         *,
         mentions: Sequence[Mention] | None = None,
     ) -> Document:
-        """Return the words `start` … `stop - 1` as a document.
+        """Return the words `start` … `stop - 1` as a document, by default with the same id.
 
-        Parents outside become `NO_PARENT`; mentions are kept if all their words are.
-
-        Args:
-            start: First word.
-            stop: Word after the last one.
-            name: Id of the piece; by default this document's.
-            mentions: Mentions that can lie inside, if known; by default all.
+        Parents outside become `NO_PARENT`; of `mentions` (by default all), those are kept whose
+        words all are.
         """
         if not 0 <= start <= stop <= len(self.words):
             raise InputError(
@@ -310,6 +278,7 @@ class Document:
                 for p in parents[start:stop]
             )
         labels = {label: getattr(self, label) for label in LABELS}
+        candidates = self.mentions if mentions is None else mentions
         return replace(
             self,
             id=self.id if name is None else name,
@@ -320,9 +289,7 @@ class Document:
             paragraphs=ranges(self.paragraphs),
             parents=parents,
             mentions=tuple(
-                mention.shift(-start)
-                for mention in (self.mentions if mentions is None else mentions)
-                if start <= mention.start and mention.stop <= stop
+                m.shift(-start) for m in candidates if start <= m.start and m.stop <= stop
             ),
             **{label: values and values[start:stop] for label, values in labels.items()},
         )
@@ -337,7 +304,12 @@ class Document:
         if unit == "document" or is_sentence or (unit == "paragraph" and not self.paragraphs):
             yield self
             return
-        ranges = self.paragraphs if unit == "paragraph" else self.sentences or self._guess()
+        ranges = self.paragraphs if unit == "paragraph" else self.sentences
+        if not ranges:
+            ends = [end for _, end in split_sentences(self.text)]
+            sentence = [bisect_right(ends, start) for start, _ in self.spans]
+            edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
+            ranges = tuple(pairwise([0, *edges, len(self.words)])) if self.words else ()
         starts = [start for start, _ in ranges]
         mentions: list[list[Mention]] = [[] for _ in ranges]
         for mention in self.mentions:
@@ -346,12 +318,6 @@ class Document:
             name = f"{self.id}-{'p' * (unit == 'paragraph')}{number}"
             piece = self.cut(start, stop, name, mentions=mentions[number - 1])
             yield replace(piece, part_of=self.part_of or self.id)
-
-    def _guess(self) -> tuple[Span, ...]:
-        ends = [end for _, end in split_sentences(self.text)]
-        sentence = [bisect_right(ends, start) for start, _ in self.spans]
-        edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
-        return tuple(pairwise([0, *edges, len(self.words)])) if self.words else ()
 
     @classmethod
     def from_text(cls, text: str, id: str) -> Document:  # noqa: A002, as the field is called
@@ -442,9 +408,7 @@ class Document:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _check_names(self) -> None:
-        """Check that ids, words and labels can be encoded: files cannot hold half of a surrogate
-        pair.
-        """
+        # Files cannot hold half of a surrogate pair.
         labels = [getattr(self, label) or () for label in LABELS]
         names = (self.id, self.part_of or "", *self.meta, *self.meta.values())
         for strings in (names, self.words, *labels):
@@ -483,17 +447,14 @@ class Document:
     def _check_ranges(self, what: str, ranges: tuple[Span, ...]) -> None:
         if not ranges:
             return
+        shown = f"{ranges[:8]}{' …' if len(ranges) > 8 else ''}"
         edges = [(0, 0), *ranges, (len(self.words), len(self.words))]
         for (_, stop), (start, _) in pairwise(edges):
             if start != stop:
                 raise InputError(
                     f"The {what}s of document {self.id!r} leave a gap or overlap at word "
-                    f"{min(start, stop)}: {_some(ranges)}. Together they must be its "
+                    f"{min(start, stop)}: {shown}. Together they must be its "
                     f"{len(self.words)} words, in order."
                 )
         if any(start >= stop for start, stop in ranges):
-            raise InputError(f"Document {self.id!r} has an empty {what}: {_some(ranges)}.")
-
-
-def _some(ranges: tuple[Span, ...]) -> str:
-    return f"{ranges[:8]}{' …' if len(ranges) > 8 else ''}"
+            raise InputError(f"Document {self.id!r} has an empty {what}: {shown}.")

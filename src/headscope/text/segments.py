@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
+from typing import Any
 
 import numpy as np
 
@@ -42,15 +43,9 @@ class Segment:
 def shorten(
     document: Document, tokenize: Tokenize, max_tokens: int = 128, *, special: int = 0
 ) -> Document:
-    """Return the beginning of a document that fits into `max_tokens`.
+    """Return the beginning of a document that fits into `max_tokens`, `special` tokens included.
 
     The document is cut after the last word whose tokens all fit.
-
-    Args:
-        document: The document.
-        tokenize: Function that returns the offsets of a text's tokens.
-        max_tokens: Maximum number of tokens, special ones included.
-        special: Number of special tokens that the tokenizer adds ([CLS], [SEP]).
     """
     n_tokens = _room(max_tokens, special)
     offsets = tokenize(document.text)
@@ -74,13 +69,7 @@ def segments(
     next segment continues after it. A sentence that fills a segment alone is cut in two. A word
     that fills a segment alone is skipped. Consecutive paragraphs of one document are one text, as
     one document or several with the same `part_of`. Unknown sentences are split by
-    `headscope.text.splitting`.
-
-    Args:
-        documents: Documents in order.
-        tokenize: Function that returns the offsets of a text's tokens.
-        max_tokens: Length of a segment with its special tokens.
-        special: Number of special tokens in a segment.
+    `headscope.text.splitting`. A segment has `max_tokens`, of which `special` are special.
     """
     n_tokens = _room(max_tokens, special)
     if n_tokens < 2:
@@ -150,24 +139,21 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
         offset += len(piece.text) + 1
         words += len(piece)
 
-    def joined_labels(label: str) -> tuple[str, ...] | None:
-        values = [getattr(piece, label) for piece in pieces]
-        if any(value is None for value in values):
-            return None
-        return tuple(x for value in values for x in value)
-
+    labels = {label: [getattr(piece, label) for piece in pieces] for label in LABELS}
+    joined: dict[str, Any] = {
+        label: None if None in values else tuple(chain(*values)) for label, values in labels.items()
+    }
     return Document(
         id=name,
         text=" ".join(piece.text for piece in pieces),
         words=tuple(word for piece in pieces for word in piece.words),
         spans=tuple(spans),
         sentences=tuple(ranges),
-        paragraphs=(),
         parents=tuple(parents) if len(parents) == words else None,
         mentions=tuple(mentions),
         part_of=part_of,
         meta=pieces[0].meta,
-        **{label: joined_labels(label) for label in LABELS},
+        **joined,
     )
 
 

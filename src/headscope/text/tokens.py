@@ -46,19 +46,13 @@ def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
     Raises:
         InputError: The words are not in order, or a span ends before it starts.
     """
-    words: list[int] = align_array(offsets, spans).tolist()
-    return words
+    return align_array(offsets, spans).tolist()
 
 
 def align_array(
     offsets: Sequence[Span] | np.ndarray, spans: Sequence[Span] | np.ndarray
 ) -> np.ndarray:
-    """Return `align_tokens` as an int32 array over tokens.
-
-    Args:
-        offsets: `token 2`, start and end of each token.
-        spans: `word 2`, start and end of each word, both in ascending order.
-    """
+    """Return `align_tokens` of `token 2` and `word 2` as an int32 array over tokens."""
     token_start, token_end = _columns(offsets, "Token")
     word_start, word_end = _columns(spans, "Word")
     for edge in (word_start, word_end):
@@ -159,6 +153,9 @@ def joined_piece(pieces: list[MediaToken | None]) -> MediaToken | None:
     return None
 
 
+_PER_TOKEN = ("ids", "special", "segments", "generated")
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """One token sequence. All per-token fields have the same length.
@@ -190,15 +187,9 @@ class Tokens:
         has_words = bool(self.words or self.word_texts)
         if not has_words:
             object.__setattr__(self, "words", (NO_WORD,) * n)
-        lengths = {
-            "ids": len(self.ids),
-            "special": len(self.special),
-            "segments": len(self.segments),
-            "generated": len(self.generated),
-            "words": len(self.words),
-            "offsets": n if self.offsets is None else len(self.offsets),
-            "media_tokens": len(self.media_tokens) or n,
-        }
+        lengths = {name: len(getattr(self, name)) for name in (*_PER_TOKEN, "words")}
+        lengths["offsets"] = n if self.offsets is None else len(self.offsets)
+        lengths["media_tokens"] = len(self.media_tokens) or n
         wrong = {name: length for name, length in lengths.items() if length != n}
         if wrong:
             raise InputError(f"{n} tokens, but {wrong}: every field needs one entry per token.")
@@ -222,7 +213,14 @@ class Tokens:
         words: Sequence[int] | None = None,
     ) -> Tokens:
         """Return tokens from bare strings, each its own word unless `words` is passed."""
-        n = _check_strings(tokens)
+        listed = list(tokens) if isinstance(tokens, Iterable) else [tokens]
+        for position, token in enumerate(listed):
+            if not isinstance(token, str):
+                raise InputError(
+                    f"Token {position} is {token!r}: expected a list of strings, one for each "
+                    "position."
+                )
+        n = len(listed)
         special = tuple(map(bool, special)) if special is not None else (False,) * n
         if words is None:
             plain = [i for i in range(n) if i < len(special) and not special[i]]
@@ -256,13 +254,8 @@ class Tokens:
             return replace(self, words=plain.words, word_texts=plain.word_texts)
         for number, text in enumerate(self.texts):
             spans = split_words(text)
-            inside = [
-                i
-                for i, (segment, is_special) in enumerate(
-                    zip(self.segments, self.special, strict=True)
-                )
-                if segment == number and not is_special
-            ]
+            owners = enumerate(zip(self.segments, self.special, strict=True))
+            inside = [i for i, owner in owners if owner == (number, False)]
             aligned = align_tokens([self.offsets[i] for i in inside], spans)
             for i, word in zip(inside, aligned, strict=True):
                 words[i] = NO_WORD if word < 0 else len(word_texts) + word
@@ -270,29 +263,19 @@ class Tokens:
         return replace(self, words=tuple(words), word_texts=tuple(word_texts))
 
     def joined(self, text: str, second: int) -> Tokens:
-        """Return tokens of a pair as tokens of the one text that contains both.
-
-        Args:
-            text: the whole text.
-            second: character at which the second text starts.
+        """Return tokens of a pair as tokens of the one text that contains both; the second starts
+        at character `second`.
         """
         offsets = self.offsets
         if offsets is not None:
+            columns = zip(offsets, self.segments, self.special, strict=True)
             offsets = tuple(
                 (start + second, end + second) if segment and not is_special else (start, end)
-                for (start, end), segment, is_special in zip(
-                    offsets, self.segments, self.special, strict=True
-                )
+                for (start, end), segment, is_special in columns
             )
-        return Tokens(
-            texts=(text,),
-            tokens=self.tokens,
-            ids=self.ids,
-            special=self.special,
-            segments=(0,) * len(self),
-            generated=self.generated,
-            offsets=offsets,
-        )
+        kept = {name: getattr(self, name) for name in _PER_TOKEN}
+        kept["segments"] = (0,) * len(self)
+        return Tokens((text,), self.tokens, offsets=offsets, **kept)
 
     def by_word(self) -> Tokens:
         """Return the sequence with one entry per word; tokens outside words stay single."""
@@ -314,42 +297,22 @@ class Tokens:
         return replace(
             self,
             tokens=texts,
-            ids=tuple(self.ids[i] for i in firsts),
-            special=tuple(self.special[i] for i in firsts),
-            segments=tuple(self.segments[i] for i in firsts),
-            generated=tuple(self.generated[i] for i in firsts),
             offsets=offsets,
             words=tuple(numbers),
             word_texts=tuple(names),
             media_tokens=tuple(
-                joined_piece([self.media_tokens[i] for i in group]) for group in groups
-            )
-            if self.media_tokens
-            else (),
+                joined_piece([self.media_tokens[i] for i in group])
+                for group in (groups if self.media_tokens else ())
+            ),
+            **{name: tuple(getattr(self, name)[i] for i in firsts) for name in _PER_TOKEN},
         )
 
     def word_groups(self) -> list[list[int]]:
         """Return token positions of each word, in order; a token outside words is its own group."""
-        groups: list[list[int]] = []
-        group_of: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}
         for i, word in enumerate(self.words):
-            if word != NO_WORD and word in group_of:
-                group_of[word].append(i)
-                continue
-            groups.append([i])
-            if word != NO_WORD:
-                group_of[word] = groups[-1]
-        return groups
-
-
-def _check_strings(tokens: Sequence[str]) -> int:
-    listed = list(tokens) if isinstance(tokens, Iterable) else [tokens]
-    for number, token in enumerate(listed):
-        if not isinstance(token, str):
-            raise InputError(
-                f"Token {number} is {token!r}: expected a list of strings, one for each position."
-            )
-    return len(listed)
+            groups.setdefault(word if word != NO_WORD else -2 - i, []).append(i)
+        return list(groups.values())
 
 
 def _check_words(words: Sequence[object]) -> None:
@@ -374,12 +337,9 @@ def class_names(special: Iterable[str]) -> tuple[str, ...]:
 
 
 def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """`token class`: return the membership of each token.
+    """`token class`: return the membership of each token in the classes of `class_names`.
 
-    Args:
-        tokens: tokens of one document, readable or as in the vocabulary; special ones by name.
-        special: `token`, true for tokens that the tokenizer added.
-        names: result of `class_names`.
+    Tokens are readable or as in the vocabulary; `special` ones, which the tokenizer added, by name.
     """
     members = np.zeros((len(tokens), len(names)), dtype=bool)
     if not len(tokens) or not names:

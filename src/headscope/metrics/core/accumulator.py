@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from headscope.attention import Attention, LayerReader
 from headscope.batch import Axes, Batch
 from headscope.errors import HeadscopeError, MetricError, ModelError
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import (
     RATIO_ARRAYS,
     LayersMetric,
@@ -32,21 +32,15 @@ from headscope.metrics.core.contract import (
 from headscope.metrics.core.layer_data import (
     JoinedLayers,
     LayerData,
-    Reduction,
     read_reductions,
 )
 from headscope.metrics.core.registry import is_ours
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
     """`document layer number`: return several arrays as one table, float64 on the CPU.
 
-    Args:
-        arrays: `document …`; for several layers, `document head …` with the heads of all.
-        n_layers: number of layers in the arrays.
+    Arrays are `document …`; for several layers, `document head …` with the heads of all.
     """
     rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
     return torch.cat(rows, dim=2).cpu()
@@ -74,12 +68,8 @@ class Sums:
     def arrays(self) -> list[np.ndarray]:
         """`bucket …`: return the sums of each array."""
         ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
-        return [
-            np.ascontiguousarray(sums).reshape(-1, *shape)
-            for sums, shape in zip(
-                np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True
-            )
-        ]
+        split = zip(np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True)
+        return [np.ascontiguousarray(sums).reshape(-1, *shape) for sums, shape in split]
 
 
 States = dict[str, dict[str, State]]
@@ -101,8 +91,7 @@ class _StateKey(NamedTuple):
     kind: _MetricInput
 
 
-@dataclass(eq=False)
-class _RatioTable:
+class _RatioTable(NamedTuple):
     """Rows of all ratio metrics of one layer."""
 
     shapes: list[tuple[int, ...]]
@@ -124,9 +113,7 @@ class _BatchSums:
 class Accumulator:
     """Sums over batches. Use `batch` around each forward pass, `states` at the end.
 
-    Args:
-        metrics: metrics to measure.
-        n_layers: expected number of layers in a block.
+    `n_layers` is the expected number of layers in a block.
     """
 
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
@@ -157,33 +144,38 @@ class Accumulator:
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """Yield a reader for one forward pass over these documents."""
         measured = _BatchSums()
-        blocks: dict[str, _BufferedLayers] = {}
+        # By block: reductions by shape of the weights (layers may differ in their number of
+        # heads), and all layers with their weights if a metric compares layers.
+        reduced: dict[str, dict[tuple[int, ...], JoinedLayers]] = {}
+        whole: dict[str, list[LayerData]] = {}
 
         def read(attention: Attention) -> None:
-            layer_data = LayerData(attention.in_float32(), batch)
-            if layer_data.block not in blocks:
-                blocks[layer_data.block] = _BufferedLayers(
-                    self._reductions(layer_data.block), self._n_layers
-                )
-                self._is_causal[layer_data.block] = layer_data.is_causal
+            attention = attention.in_float32()
+            layer_data, block = LayerData(attention, batch), attention.block
+            if block not in reduced:
+                reduced[block], whole[block] = {}, []
+                self._is_causal[block] = layer_data.is_causal
                 self._measure(layer_data, [ONCE], "text", measured)
             self._measure(layer_data, [attention.layer], "layer", measured)
-            block = blocks[layer_data.block]
-            if block.reductions:
-                block.take_reductions(layer_data)
+            metrics = self._metrics_of(block, "reductions")
+            if reductions := dict.fromkeys(r for metric in metrics for r in metric.reductions):
+                shape = tuple(attention.weights.shape)
+                if shape not in reduced[block]:
+                    reduced[block][shape] = JoinedLayers(layer_data, self._n_layers)
+                reduced[block][shape].add(attention.layer, read_reductions(layer_data, reductions))
             layer_data.forget()
-            if self._metrics_of(layer_data.block, "layers"):
-                block.layers.append(LayerData(layer_data.attention.without_vectors(), batch))
+            if self._metrics_of(block, "layers"):
+                whole[block].append(LayerData(attention.without_vectors(), batch))
 
         yield read
-        for name, block in blocks.items():
-            for layer_data, layers in block.joined():
-                self._measure(layer_data, layers, "reductions", measured)
-            for metric in self._metrics_of(name, "layers"):
+        for block, by_shape in reduced.items():
+            for joined in by_shape.values():
+                self._measure(joined.joined(), joined.layers, "reductions", measured)
+            for metric in self._metrics_of(block, "layers"):
                 assert isinstance(metric, LayersMetric)
-                place = _StateKey(name, ONCE, "layers")
-                with self._guard(metric, block.layers[0]):
-                    measured.states[place, metric.name] = metric.measure(block.layers)
+                state_key = _StateKey(block, ONCE, "layers")
+                with self._guard(metric, whole[block][0]):
+                    measured.states[state_key, metric.name] = metric.measure(whole[block])
         self._check_finite(measured)
         self._axes = batch.axes
         try:
@@ -198,14 +190,10 @@ class Accumulator:
         batch.derived.clear()
 
     def _measure(
-        self,
-        layer_data: LayerData,
-        layers: Sequence[int],
-        kind: _MetricInput,
-        measured: _BatchSums,
+        self, layer_data: LayerData, layers: Sequence[int], kind: _MetricInput, measured: _BatchSums
     ) -> None:
         rows: list[Tensor] = []
-        places = [_StateKey(layer_data.block, layer, kind) for layer in layers]
+        state_keys = [_StateKey(layer_data.block, layer, kind) for layer in layers]
         for metric in self._metrics_of(layer_data.block, kind):
             if isinstance(metric, RatioMetric):
                 with self._guard(metric, layer_data):
@@ -216,32 +204,30 @@ class Accumulator:
                 with self._guard(metric, layer_data):
                     state = measure_layer(metric, layer_data)
                 states = _split(metric, state, len(layers))
-                for place, state in zip(places, states, strict=True):
-                    measured.states[place, metric.name] = state
+                for state_key, layer_state in zip(state_keys, states, strict=True):
+                    measured.states[state_key, metric.name] = layer_state
         if rows:
             tables = side_by_side(rows, len(layers))
             shapes = [row_shape(array, len(layers)) for array in rows]
-            for place, table in zip(places, tables.unbind(1), strict=True):
-                measured.rows[place] = _RatioTable(shapes, table)
+            for state_key, table in zip(state_keys, tables.unbind(1), strict=True):
+                measured.rows[state_key] = _RatioTable(shapes, table)
 
     def _metrics_of(self, block: str, kind: _MetricInput) -> list[Metric]:
         if (block, kind) not in self._by_input:
-            self._by_input[block, kind] = [
-                metric
-                for metric in self._metrics.values()
-                if block in metric.blocks and _input_of(metric) == kind
-            ]
+            self._by_input[block, kind] = []
+            for metric in self._metrics.values():
+                takes: _MetricInput = "reductions" if metric.reductions else "layer"
+                takes = "text" if metric.scope == "text" else takes
+                takes = "layers" if isinstance(metric, LayersMetric) else takes
+                if block in metric.blocks and takes == kind:
+                    self._by_input[block, kind].append(metric)
         return self._by_input[block, kind]
 
-    def _reductions(self, block: str) -> tuple[Reduction, ...]:
-        metrics = self._metrics_of(block, "reductions")
-        return tuple(dict.fromkeys(d for metric in metrics for d in metric.reductions))
-
     def _add(self, measured: _BatchSums, batch: Batch) -> None:
-        for place, rows in measured.rows.items():
-            if place not in self._sums:
-                self._sums[place] = Sums(batch.axes.n_buckets, rows.shapes)
-            self._sums[place].add(rows.table, batch)
+        for state_key, rows in measured.rows.items():
+            if state_key not in self._sums:
+                self._sums[state_key] = Sums(batch.axes.n_buckets, rows.shapes)
+            self._sums[state_key].add(rows.table, batch)
         for key, state in measured.states.items():
             waiting = self._waiting.setdefault(key, [])
             waiting.append(state)
@@ -259,33 +245,30 @@ class Accumulator:
     def layers(self) -> dict[str, list[int]]:
         """Return the layers of each block that were seen."""
         blocks: dict[str, set[int]] = {}
-        for block, layer in self._places():
-            blocks.setdefault(block, set())
-            if layer != ONCE:
-                blocks[block].add(layer)
-        return {block: sorted(layers) for block, layers in blocks.items()}
+        for block, layer, _ in (*self._sums, *(key for key, _ in self._waiting)):
+            blocks.setdefault(block, set()).add(layer)
+        for block, layers, _ in self._added:
+            blocks.setdefault(block, set()).update(layers)
+        return {block: sorted(layers - {ONCE}) for block, layers in blocks.items()}
 
     def states(self) -> States:
         """Return the states by block and metric, stacked over layers."""
-        by_place: dict[tuple[str, int], dict[str, State]] = {}
-        for place, sums in self._sums.items():
-            by_metric = by_place.setdefault((place.block, place.layer), {})
-            for (name, array), values in zip(self._arrays(place), sums.arrays(), strict=True):
+        by_key: dict[tuple[str, int], dict[str, State]] = {}
+        for state_key, sums in self._sums.items():
+            by_metric = by_key.setdefault((state_key.block, state_key.layer), {})
+            for (name, array), values in zip(self._arrays(state_key), sums.arrays(), strict=True):
                 by_metric.setdefault(name, {})[array] = values
-        for (place, name), waiting in self._waiting.items():
-            by_metric = by_place.setdefault((place.block, place.layer), {})
+        for (state_key, name), waiting in self._waiting.items():
+            by_metric = by_key.setdefault((state_key.block, state_key.layer), {})
             by_metric[name] = self._metrics[name].merge(waiting)
         for (block, layers, name), state in self._added.items():
             split_states = _split(self._metrics[name], state, len(layers))
             for layer, layer_state in zip(layers, split_states, strict=True):
-                by_place.setdefault((block, layer), {})[name] = layer_state
-        return self._stacked(by_place)
-
-    def _stacked(self, by_place: dict[tuple[str, int], dict[str, State]]) -> States:
+                by_key.setdefault((block, layer), {})[name] = layer_state
         states: States = {}
-        for block, layers in self.layers().items():
-            once = by_place.get((block, ONCE), {})
-            by_layer = [by_place[block, layer] for layer in layers]
+        for block, layer_numbers in self.layers().items():
+            once = by_key.get((block, ONCE), {})
+            by_layer = [by_key[block, layer] for layer in layer_numbers]
             for name, metric in self._metrics.items():
                 if name in once:
                     states.setdefault(block, {})[name] = once[name]
@@ -297,41 +280,35 @@ class Accumulator:
                     }
         return states
 
-    def _places(self) -> Iterator[tuple[str, int]]:
-        for place in (*self._sums, *(place for place, _ in self._waiting)):
-            yield place.block, place.layer
-        for block, layers, _ in self._added:
-            yield from ((block, layer) for layer in layers)
-
-    def _arrays(self, place: _StateKey) -> list[tuple[str, str]]:
+    def _arrays(self, state_key: _StateKey) -> list[tuple[str, str]]:
         """Return metric and name of each array in the table of ratio metrics."""
-        metrics = self._metrics_of(place.block, place.kind)
+        metrics = self._metrics_of(state_key.block, state_key.kind)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]
 
     def _check_finite(self, measured: _BatchSums) -> None:
-        for place, rows in measured.rows.items():
+        for state_key, rows in measured.rows.items():
             if rows.table.sum().isfinite():  # one pass: NaN and infinity propagate
                 continue
             arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
-            for (metric, name), array in zip(self._arrays(place), arrays, strict=True):
+            for (metric, name), array in zip(self._arrays(state_key), arrays, strict=True):
                 if not array.isfinite().all():
-                    raise self._not_a_number(metric, f"{name} of {metric}", place)
-        for (place, metric), state in measured.states.items():
+                    raise self._not_a_number(metric, f"{name} of {metric}", state_key)
+        for (state_key, metric), state in measured.states.items():
             for name, values in state.items():
                 if np.isnan(values).any():
-                    raise self._not_a_number(metric, f"{name} of {metric}", place)
+                    raise self._not_a_number(metric, f"{name} of {metric}", state_key)
         for metric_, layer_data, layers in measured.to_add:
             for reduction in metric_.reductions:
                 for tensor in reduction(layer_data):
                     if tensor.is_floating_point() and tensor.isnan().any():
-                        place = _StateKey(layer_data.block, layers[0], "reductions")
+                        state_key = _StateKey(layer_data.block, layers[0], "reductions")
                         what = f"a reduction of {metric_.name}"
-                        raise self._not_a_number(metric_.name, what, place)
+                        raise self._not_a_number(metric_.name, what, state_key)
 
-    def _not_a_number(self, metric: str, what: str, place: _StateKey) -> HeadscopeError:
-        is_of_layer = place.layer != ONCE
-        where = f"layer {place.layer} of {place.block} attention" if is_of_layer else "the text"
+    def _not_a_number(self, metric: str, what: str, state_key: _StateKey) -> HeadscopeError:
+        block, layer, _ = state_key
+        where = "the text" if layer == ONCE else f"layer {layer} of {block} attention"
         if is_ours(self._metrics[metric]):
             return ModelError(
                 f"The model's attention is not a number: {what} is NaN or infinite in {where}. "
@@ -341,36 +318,6 @@ class Accumulator:
             f"{what} is NaN or infinite in {where}. If headscope's own metrics are finite, the "
             "metric divides by zero or takes the logarithm of zero."
         )
-
-
-class _BufferedLayers:
-    """Data of the layers of a block that are kept until the forward pass ends."""
-
-    def __init__(self, reductions: tuple[Reduction, ...], n_layers: int) -> None:
-        self.reductions = reductions
-        self.layers: list[LayerData] = []
-        """All layers with their weights, if a metric compares layers."""
-        self._n_layers = n_layers
-        self._joined: dict[tuple[int, ...], JoinedLayers] = {}
-        """Reductions by shape of the weights: layers may differ in their number of heads."""
-
-    def take_reductions(self, layer_data: LayerData) -> None:
-        """Take the reductions of one layer."""
-        shape = tuple(layer_data.weights.shape)
-        if shape not in self._joined:
-            self._joined[shape] = JoinedLayers(layer_data, self._n_layers)
-        self._joined[shape].add(layer_data.layer, read_reductions(layer_data, self.reductions))
-
-    def joined(self) -> Iterator[tuple[LayerData, list[int]]]:
-        """Yield the reductions of all layers of a shape, and the numbers of these layers."""
-        for joined in self._joined.values():
-            yield joined.joined(), joined.layers
-
-
-def _input_of(metric: Metric) -> _MetricInput:
-    if isinstance(metric, LayersMetric):
-        return "layers"
-    return "reductions" if metric.scope == "layer" and metric.reductions else metric.scope
 
 
 def measure_layer(metric: Metric, layer_data: LayerData) -> State:
@@ -409,15 +356,8 @@ def _padded(
 ) -> Sequence[State]:
     """Return the states of layers, filled with empty heads to equal size."""
     dims = {name: metric.state_dims(name) for name in states[0]}
-    heads = {
-        name: axes_of_array.index("head")
-        for name, axes_of_array in dims.items()
-        if "head" in axes_of_array
-    }
-    sizes = [
-        max((state[name].shape[axis] for name, axis in heads.items()), default=0)
-        for state in states
-    ]
+    heads = {name: dims.index("head") for name, dims in dims.items() if "head" in dims}
+    sizes = [max((s[name].shape[axis] for name, axis in heads.items()), default=0) for s in states]
     if len(set(sizes)) == 1:
         return states
     zero = metric.zero(1, axes, is_causal=is_causal)
@@ -438,20 +378,15 @@ def merge_states(
 ) -> States:
     """Merge states metric by metric; a state that only one side has is kept.
 
-    Args:
-        metrics: metrics of the states.
-        left: states by block and metric.
-        right: states by block and metric.
-        in_place: arrays of `left` may be overwritten; `left` is not used again.
+    With `in_place`, arrays of `left` may be overwritten, and `left` is not used again.
     """
-    merged: States = {}
-    for block in {**left, **right}:
-        ours, theirs = left.get(block, {}), right.get(block, {})
-        merged[block] = {}
+    merged: States = {block: {} for block in {**left, **right}}
+    for block, by_metric in merged.items():
+        sides = left.get(block, {}), right.get(block, {})
         for metric in metrics:
-            present = [states[metric.name] for states in (ours, theirs) if metric.name in states]
+            present = [states[metric.name] for states in sides if metric.name in states]
             if len(present) == 2:
-                merged[block][metric.name] = metric.merge(present, in_place=in_place)
+                by_metric[metric.name] = metric.merge(present, in_place=in_place)
             elif present:
-                merged[block][metric.name] = present[0]
+                by_metric[metric.name] = present[0]
     return merged

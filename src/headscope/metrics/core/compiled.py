@@ -18,18 +18,8 @@ from headscope.metrics.core.word_attention import NOT_A_NUMBER
 from headscope.text.tokens import NO_WORD
 
 # ln(1 + x) ≈ x·(c0 + c1·x + …) on [0, 1), minimax fit, error below 2.2e-7.
-C0, C1, C2, C3, C4, C5, C6 = (
-    np.float32(c)
-    for c in (
-        0.9999811369,
-        -0.4994717589,
-        0.3282420371,
-        -0.2258975155,
-        0.1346737814,
-        -0.05514463868,
-        0.01076435081,
-    )
-)
+C0, C1, C2, C3 = map(np.float32, (0.9999811369, -0.4994717589, 0.3282420371, -0.2258975155))
+C4, C5, C6 = map(np.float32, (0.1346737814, -0.05514463868, 0.01076435081))
 ONE = np.float32(1)
 # A float32 is sign, exponent (8 bits, 127 more than it is) and mantissa (23 bits).
 BITS_OF_ONE = np.int32(127 << 23)
@@ -61,13 +51,9 @@ def region_sums(
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     """Compute `masses`, `log_sums` and `peaks` of `headscope.metrics.core.regions`.
 
-    Args:
-        weights: `document head query key`, float32.
-        queries: `document query`, float32, 1 for queries that count.
-        keys: `document key`, float32, 1 for keys that count.
-        is_causal: keys after the query are 0 and are skipped.
-        with_logs: compute `log_sums`, otherwise 0.
-        with_peaks: compute `peaks`, otherwise 0.
+    `weights` are `document head query key`. In `queries` and `keys` (`document token`), 1 is a
+    token that counts. All are float32. If attention is causal, keys after the query are skipped.
+    Without logs or peaks, these are 0.
     """
     n_documents, n_heads, n_queries, n_keys = weights.shape
     rows = np.zeros((3, n_documents, n_heads, n_queries))
@@ -86,12 +72,8 @@ def best_words(
     """`document head word`, twice: return the other word that each word attends to most, and the
     word that attends to it most.
 
-    Ties go to the first. -1 without attention, -2 in heads with NaN.
-
-    Args:
-        weights: `document head query key`, float32.
-        tokens: `document token`, tokens of the words of each document, word by word.
-        starts: `document word+1`, index in `tokens` of the start of each word, and of the end.
+    Ties go to the first. -1 without attention, -2 in heads with NaN. `tokens` (`document token`)
+    are sorted by word; `starts` (`document word+1`) has the index of each word's first token there.
     """
     shape = (*weights.shape[:2], starts.shape[1] - 1)
     to, from_ = np.full(shape, NO_WORD, np.int32), np.full(shape, NO_WORD, np.int32)

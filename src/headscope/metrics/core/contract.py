@@ -5,7 +5,7 @@ states.
 
     Metric                     base of all metrics
     ├── RatioMetric            ratio of sums: write `rows`
-    ├── SumMetric              other sums: write `zero`, `add` and `finalize`
+    ├── SumMetric              other sums: write `arrays`, `add` and `finalize`
     ├── MergedMetric           no sum (the k highest): write `measure` and `merge`
     └── LayersMetric           all layers of a batch at once (pairs of heads)
 """
@@ -13,23 +13,20 @@ states.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
 from headscope.attention import BlockName
 from headscope.batch import Axes
 from headscope.errors import HeadscopeError, MetricError
-from headscope.lazy import torch
+from headscope.lazy import Tensor, torch
 from headscope.metrics.core.layer_data import LayerData, Reduction
-from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife, scale_of
+from headscope.statistics.jackknife import Jackknife, pool, ratio, ratio_jackknife, scale_of
 from headscope.text.document import Document
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 State = dict[str, np.ndarray]
 Need = Literal["tags", "parents", "relations", "mentions", "gradients", "loss"]
@@ -64,19 +61,11 @@ class Variable:
 
     def attributes(self) -> dict[str, str | int]:
         """Return the attributes of the array, without empty ones."""
-        attributes: dict[str, str | int] = {
-            "units": self.units,
-            "paper": self.paper,
-            "long_name": self.meaning,
-        }
+        attributes = {"units": self.units, "paper": self.paper, "long_name": self.meaning}
         if self.title:
-            attributes |= {
-                "title": self.title,
-                "short_title": self.short_title or self.title,
-                "equation": self.equation,
-                "format": self.format,
-                "order": self.order,
-            }
+            short = {"title": self.title, "short_title": self.short_title or self.title}
+            shown = {name: getattr(self, name) for name in ("equation", "format", "order")}
+            attributes |= short | shown
         return {name: value for name, value in attributes.items() if value != ""}
 
 
@@ -109,6 +98,8 @@ class Metric(ABC):
     """`text`: measured once per document, without attention."""
     blocks: ClassVar[frozenset[BlockName]] = ALL_BLOCKS
     """Attention blocks that the metric applies to."""
+    axis_labels: ClassVar[Mapping[str, Sequence[str] | Sequence[int]]] = {}
+    """Labels of the metric's own axes that do not depend on the corpus or on options."""
     facts: ClassVar[Mapping[str, Fact]] = {}
     """Counts over the whole corpus that the metric needs beforehand, by name: see `Batch.facts`."""
     is_default: ClassVar[bool] = True
@@ -121,7 +112,7 @@ class Metric(ABC):
 
     @property
     def sample(self) -> int | None:
-        """Number of documents to draw, smallest `Batch.keys` first; None for all."""
+        """Number of documents to draw, smallest `Batch.sample_hashes` first; None for all."""
         return None
 
     @property
@@ -158,7 +149,13 @@ class Metric(ABC):
     def coordinates(self, axes: Axes) -> Mapping[str, Sequence[str] | Sequence[int]]:
         """Return labels of the axes that this metric adds."""
         dims = {dim for variable in self.variables() for dim in variable.dims}
-        labels_of = {"tag": axes.tags, "relation": axes.relations}
+        labels_of: dict[str, Sequence[str] | Sequence[int]] = {
+            "tag": axes.tags,
+            "relation": axes.relations,
+            "key_class": axes.key_classes,
+            "gradient_class": (*axes.key_classes, "all"),
+            **self.axis_labels,
+        }
         return {dim: labels for dim, labels in labels_of.items() if dim in dims}
 
     @abstractmethod
@@ -171,11 +168,9 @@ class Metric(ABC):
 
     @abstractmethod
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Merge states; associative and commutative (sums: up to rounding).
+        """Merge one or more states; associative and commutative (sums: up to rounding).
 
-        Args:
-            states: one or more.
-            in_place: arrays of the first state may be overwritten; it is not used again.
+        With `in_place`, arrays of the first state may be overwritten; it is not used again.
         """
 
     @abstractmethod
@@ -185,26 +180,17 @@ class Metric(ABC):
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Return the jackknife of each value of `finalize`; empty by default.
 
-        Args:
-            state: state of all layers.
-            axes: labels of its axes.
-            units: `bucket`, numbers from 0; buckets with the same number are pooled.
+        Buckets with the same number in `units` (`bucket`, from 0) are pooled.
         """
         return {}
 
     @final
     def variable(self, name: str, dims: tuple[str, ...], **others: str) -> Variable:
         """Return a variable with the metric's description, except for the given fields."""
-        description = {
-            "units": self.units,
-            "meaning": self.meaning,
-            "paper": self.paper,
-            "title": self.title or self.name.replace("_", " ").capitalize(),
-            "short_title": self.short_title,
-            "equation": self.equation,
-            "format": self.format,
-        }
-        return Variable(name, dims, order=self.order, **{**description, **others})
+        shared = ("units", "meaning", "paper", "short_title", "equation", "format", "order")
+        description: dict[str, Any] = {field: getattr(self, field) for field in shared}
+        description["title"] = self.title or self.name.replace("_", " ").capitalize()
+        return Variable(name, dims, **{**description, **others})
 
     @final
     def count_variable(self, dims: tuple[str, ...], name: str = "") -> Variable:
@@ -213,19 +199,47 @@ class Metric(ABC):
         return Variable(name or f"{self.name}_count", dims, self.counts, meaning)
 
 
-class SumMetric(Metric):
-    """Sums that are not one ratio. The arrays of the state are float64 and are added."""
+class _Summed(Metric):
+    """Metric whose states are arrays of float64 that are added."""
 
-    @abstractmethod
-    def add(self, state: State, layer_data: LayerData) -> None:
-        """Add the data to a state in place. Write only to entries that change: the state may be
-        large.
-        """
+    arrays: ClassVar[Collection[str]]
+    """Names of the arrays of a state."""
+
+    def axis_sizes(self, n_heads: int, axes: Axes) -> dict[str, int]:
+        """Return the lengths of the axes of a state."""
+        own = {dim: len(labels) for dim, labels in self.coordinates(axes).items()}
+        return {"bucket": axes.n_buckets, "head": n_heads, **own}
+
+    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
+        """Return zeros."""
+        sizes = self.axis_sizes(n_heads, axes)
+        return {
+            name: np.zeros([sizes[dim] for dim in self.state_dims(name)]) for name in self.arrays
+        }
 
     @final
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Add the states."""
-        return add_up(states, in_place=in_place)
+        """Add the states, array by array, in the given order."""
+        total = states[0] if in_place else {name: a.copy() for name, a in states[0].items()}
+        for state in states[1:]:
+            for name, array in state.items():
+                total[name] += array
+        return total
+
+
+class SumMetric(_Summed):
+    """Sums that are not one ratio. The arrays of the state are float64 and are added."""
+
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]]
+    """Arrays of the state, each with its axes: `bucket`, `head` and those of `coordinates`."""
+
+    def state_dims(self, array: str) -> tuple[str, ...]:
+        """Return the axes of an array in `arrays`."""
+        return self.arrays[array]
+
+    @abstractmethod
+    def add(self, state: State, layer_data: LayerData) -> None:
+        """Add the data to a state in place. Write only to entries that change, in large states."""
 
 
 class MergedMetric(Metric):
@@ -245,15 +259,6 @@ class LayersMetric(Metric):
     @abstractmethod
     def measure(self, layers: Sequence[LayerData]) -> State:
         """Return the state of all layers of one batch, without changing its input."""
-
-
-def add_up(states: Sequence[State], *, in_place: bool) -> State:
-    """Return the sum of states, array by array, in the given order."""
-    total = states[0] if in_place else {name: array.copy() for name, array in states[0].items()}
-    for state in states[1:]:
-        for name, array in state.items():
-            total[name] += array
-    return total
 
 
 @contextmanager
@@ -277,15 +282,10 @@ def attribute_errors(metric: Metric) -> Iterator[None]:
         ) from error
 
 
-def _type_name(value: object) -> str:
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-
-
 RATIO_ARRAYS = ("numerator", "denominator", "count")
 
 
-class RatioMetric(Metric):
+class RatioMetric(_Summed):
     """Ratio of sums over the corpus. Subclasses write `rows`.
 
     The state holds `numerator` and `denominator` by bucket, and `count`, the number of query
@@ -293,6 +293,7 @@ class RatioMetric(Metric):
     all heads of each layer.
     """
 
+    arrays = RATIO_ARRAYS
     dims: ClassVar[tuple[str, ...]] = ()
     """Axes of the numerator after `bucket` and `head`."""
     denominator_dims: ClassVar[tuple[str, ...]] = ()
@@ -308,77 +309,50 @@ class RatioMetric(Metric):
 
     @final
     def checked_rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the result of `rows` after checking its types and shapes.
-
-        Raises:
-            MetricError: the result is not three tensors of the right shapes.
-        """
+        """Return the result of `rows`, after checking that it is three tensors of right shapes."""
         rows = self.rows(layer_data)
         if not isinstance(rows, tuple) or len(rows) != len(RATIO_ARRAYS):
             raise MetricError(
                 f"`rows` returned a {type(rows).__name__}. Expected a tuple of three tensors: "
                 f"{', '.join(RATIO_ARRAYS)}."
             )
-        lead = (
-            (len(layer_data.batch), layer_data.n_heads)
-            if self._has_heads
-            else (len(layer_data.batch),)
-        )
-        labels = self.coordinates(layer_data.batch.axes)
+        sizes = self.axis_sizes(layer_data.n_heads, layer_data.batch.axes)
         for name, array in zip(RATIO_ARRAYS, rows, strict=True):
-            dims = self.state_dims(name)[len(lead) :]
-            expected = (*lead, *(len(labels[dim]) for dim in dims))
+            dims = self.state_dims(name)[1:]
+            expected = (len(layer_data.batch), *(sizes[dim] for dim in dims))
+            kind = f"{type(array).__module__}.{type(array).__name__}".removeprefix("builtins.")
             if not isinstance(array, torch.Tensor):
                 raise MetricError(
-                    f"the {name} that `rows` returned is {_type_name(array)}, not a torch tensor. "
-                    "Return torch tensors: torch.from_numpy(array), torch.as_tensor(values)."
+                    f"the {name} that `rows` returned is {kind}, not a torch tensor. Return torch "
+                    "tensors: torch.from_numpy(array), torch.as_tensor(values)."
                 )
             if tuple(array.shape) != expected:
-                shape = tuple(array.shape)
-                axes = " ".join(("document", *self.state_dims(name)[1:]))
                 raise MetricError(
-                    f"the {name} that `rows` returned has the shape {shape}. Expected {expected} "
-                    f"(`{axes}`)."
+                    f"the {name} that `rows` returned has the shape {tuple(array.shape)}. Expected "
+                    f"{expected} (`{' '.join(('document', *dims))}`)."
                 )
         return rows
 
     @final
-    def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Return zeros."""
-        lead = (axes.n_buckets, n_heads) if self._has_heads else (axes.n_buckets,)
-        sizes = {dim: len(labels) for dim, labels in self.coordinates(axes).items()}
-        shapes = {
-            "numerator": (*lead, *(sizes[dim] for dim in self.dims)),
-            "denominator": (*lead, *(sizes[dim] for dim in self.denominator_dims)),
-            "count": lead,
-        }
-        return {name: np.zeros(shape) for name, shape in shapes.items()}
-
-    @final
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Return `bucket`, `head` and the metric's own axes."""
-        lead = ("bucket", "head") if self._has_heads else ("bucket",)
-        after = {"numerator": self.dims, "denominator": self.denominator_dims, "count": ()}
-        return (*lead, *after[array])
-
-    @final
-    def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:
-        """Add the states."""
-        return add_up(states, in_place=in_place)
+        lead = ("bucket", "head") if self.scope == "layer" else ("bucket",)
+        own = {"numerator": self.dims, "denominator": self.denominator_dims, "count": ()}
+        return (*lead, *own[array])
 
     def variables(self) -> tuple[Variable, ...]:
         """Return the ratio, its count and, with heads, the ratio by layer."""
-        heads = ("layer", "head") if self._has_heads else ()
-        ratio = self.variable(self.name, (*heads, *self.dims))
+        heads = ("layer", "head") if self.scope == "layer" else ()
+        main = self.variable(self.name, (*heads, *self.dims))
         count = self.count_variable(heads)
         if not self._has_by_layer:
-            return ratio, count
+            return main, count
         by_layer = self.variable(f"{self.name}_by_layer", ("layer", *self.dims), title="")
-        return ratio, count, by_layer
+        return main, count, by_layer
 
     def finalize(self, state: State, axes: Axes) -> dict[str, np.ndarray]:
         """Return numerator over denominator, summed over buckets."""
-        axis = self._bucket_axis
+        axis = int(self.scope == "layer")
         numerator, denominator, count = (state[name].sum(axis) for name in RATIO_ARRAYS)
         values = {f"{self.name}_count": count, self.name: self._ratio(numerator, denominator)}
         if self._has_by_layer:  # after the sum, heads are on the axis of buckets
@@ -389,38 +363,24 @@ class RatioMetric(Metric):
     @final
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
         """Return the jackknife of the ratio, overall and by layer."""
-        bucket = self._bucket_axis
-        numerator = pool(state["numerator"], units, bucket)
-        denominator = pool(state["denominator"], units, bucket)
-        jackknives = {self.name: self._jackknife(numerator, denominator)}
+        axis = int(self.scope == "layer")
+        sums = [pool(state[name], units, axis) for name in ("numerator", "denominator")]
+        estimates = {self.name: sums}
         if self._has_by_layer:
-            head = bucket + 1
-            jackknives[f"{self.name}_by_layer"] = self._jackknife(
-                numerator.sum(axis=head), denominator.sum(axis=head)
-            )
+            estimates[f"{self.name}_by_layer"] = [array.sum(axis + 1) for array in sums]
+        jackknives = {}
+        for name, (numerator, denominator) in estimates.items():
+            spread = self._spread(denominator)
+            scale = scale_of(self.units, numerator, spread)
+            jackknives[name] = ratio_jackknife(numerator, spread, scale)
         return jackknives
-
-    def _jackknife(self, numerator: np.ndarray, denominator: np.ndarray) -> Jackknife:
-        denominator = self._spread(denominator)
-        return ratio_jackknife(numerator, denominator, scale_of(self.units, numerator, denominator))
-
-    @property
-    def _has_heads(self) -> bool:
-        return self.scope == "layer"
 
     @property
     def _has_by_layer(self) -> bool:
-        return self._has_heads and self.has_layer_ratio
-
-    @property
-    def _bucket_axis(self) -> int:
-        return 1 if self._has_heads else 0
+        return self.scope == "layer" and self.has_layer_ratio
 
     def _ratio(self, numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-        denominator = self._spread(denominator)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio: np.ndarray = np.where(denominator > 0, numerator / denominator, np.nan)
-        return ratio
+        return ratio(numerator, self._spread(denominator))
 
     def _spread(self, denominator: np.ndarray) -> np.ndarray:
         missing = len(self.dims) - len(self.denominator_dims)

@@ -34,15 +34,10 @@ def finalize_all(
     has_intervals: bool = True,
     over: str = "attention",
 ) -> dict[str, xr.Dataset]:
-    """Return the values of each block.
+    """Return the values of each block, from states by block and metric.
 
-    Args:
-        states: states by block and metric.
-        metrics: metrics of the states.
-        axes: labels of the axes.
-        layers: numbers of each block's layers.
-        has_intervals: add an interval to every ratio.
-        over: quantity that was summed. Anything but attention is noted in the attributes.
+    With `has_intervals`, every ratio has an interval. `over` is the quantity that was summed:
+    anything but attention is noted in the attributes.
     """
     blocks = {
         block: _dataset(measured, metrics, axes, layers[block], has_intervals)
@@ -65,11 +60,7 @@ def block_jackknives(
 ) -> dict[str, Jackknife]:
     """Return the jackknives of all variables that have one.
 
-    Args:
-        measured: states by metric.
-        metrics: metrics of the states.
-        axes: labels of the axes.
-        units: `bucket`, units to pool buckets by; by default, buckets of one number in all groups.
+    Buckets are pooled by `units` (`bucket`); by default, those of one number in all groups.
     """
     pooled_units = np.unique(axes.units, return_inverse=True)[1] if units is None else units
     jackknives: dict[str, Jackknife] = {}
@@ -98,10 +89,29 @@ def _dataset(
             # One metric may have labels on an axis that another has not ("all" relations): the
             # other's values are NaN there.
             coords[dim] = list(dict.fromkeys((*coords.get(dim, ()), *names)))
-        values = _values(metric, measured[metric.name], axes, labels, jackknives)
-        arrays.update(values)
-        if has_intervals:
-            arrays.update(_intervals(metric, values, jackknives))
+        variables = {variable.name: variable for variable in metric.variables()}
+        intervals: dict[str, xr.DataArray] = {}
+        for name, values in metric.finalize(measured[metric.name], axes).items():
+            dims, attributes = variables[name].dims, variables[name].attributes()
+            coordinates = {dim: list(labels[dim]) for dim in dims if dim in labels}
+            array = xr.DataArray(values, coordinates, dims, attrs=attributes)
+            arrays[name] = array
+            if name not in jackknives:
+                continue
+            array.attrs["weighting"] = metric.averaged
+            estimates = {name: jackknives[name]}
+            if dims[:2] == HEADS:
+                mean = f"{name}_mean"
+                arrays[mean] = array.mean(HEADS)
+                long_name = f"mean over heads of {name}"
+                arrays[mean].attrs = {"units": metric.units, "long_name": long_name}
+                estimates[mean] = jackknives[name].mean((0, 1))
+            for estimated, estimate in estimates.items() if has_intervals else ():
+                bounds = interval(estimate)
+                intervals |= labeled_interval(estimated, arrays[estimated], bounds, metric.units)
+            if has_intervals and name == metric.name and is_dominated(jackknives[name]):
+                intervals[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
+        arrays |= intervals
     arrays.update(_correlations(arrays, jackknives, has_intervals))
     if any("layer" in array.dims for array in arrays.values()):
         coords["layer"] = np.asarray(layers, dtype=np.int64)
@@ -110,43 +120,6 @@ def _dataset(
     if any("bound" in array.dims for array in arrays.values()):
         coords["bound"] = list(BOUNDS)
     return xr.Dataset(arrays, coords=coords)
-
-
-def _values(
-    metric: Metric, state: State, axes: Axes, labels: Labels, jackknives: Mapping[str, Jackknife]
-) -> dict[str, xr.DataArray]:
-    variables = {variable.name: variable for variable in metric.variables()}
-    arrays: dict[str, xr.DataArray] = {}
-    for name, values in metric.finalize(state, axes).items():
-        dims = variables[name].dims
-        attributes = variables[name].attributes()
-        if name in jackknives:
-            attributes["weighting"] = metric.averaged
-        arrays[name] = xr.DataArray(values, _coordinates(dims, labels), dims, attrs=attributes)
-        if name in jackknives and dims[:2] == HEADS:
-            mean = f"{name}_mean"
-            arrays[mean] = arrays[name].mean(HEADS)
-            arrays[mean].attrs = {"units": metric.units, "long_name": f"mean over heads of {name}"}
-    return arrays
-
-
-def _intervals(
-    metric: Metric, arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife]
-) -> dict[str, xr.DataArray]:
-    """Return `…_interval` and `…_n_eff` of each variable with a jackknife."""
-    intervals: dict[str, xr.DataArray] = {}
-    for name, array in arrays.items():
-        main = name.removesuffix("_mean")
-        if name in jackknives:
-            bounds = interval(jackknives[name])
-        elif main in jackknives and main in arrays:
-            bounds = interval(jackknives[main].mean((0, 1)))
-        else:
-            continue
-        intervals |= labeled_interval(name, array, bounds, metric.units)
-        if name == metric.name and is_dominated(jackknives[name]):
-            intervals[f"{name}_n_eff"].attrs[DOMINATED] = largest_share(jackknives[name])[0]
-    return intervals
 
 
 def labeled_interval(
@@ -169,10 +142,6 @@ def labeled_interval(
     }
 
 
-def _coordinates(dims: tuple[str, ...], labels: Labels) -> dict[str, list[str | int]]:
-    return {dim: list(labels[dim]) for dim in dims if dim in labels}
-
-
 def _correlations(
     arrays: Mapping[str, xr.DataArray], jackknives: Mapping[str, Jackknife], has_intervals: bool
 ) -> dict[str, xr.DataArray]:
@@ -186,7 +155,11 @@ def _correlations(
     pairs = {name: both for name, both in PAIRS.items() if set(both) <= set(arrays)}
     if not pairs:
         return {}
-    by_head = [tuple(_by_head(arrays[v], v) for v in both) for both in pairs.values()]
+    form = slice(None), slice(None), -1  # of alignment, the form `either`
+    by_head = [
+        [arrays[v].values[form] if arrays[v].ndim > 2 else arrays[v].values for v in both]
+        for both in pairs.values()
+    ]
     over_heads = np.array([pearson(left.ravel(), right.ravel()) for left, right in by_head])
     within = np.array([within_layers(left, right) for left, right in by_head])
     dims = ("correlated",)
@@ -202,24 +175,18 @@ def _correlations(
     }
     if has_intervals:
         bounds = [
-            correlation_interval(*(_heads_of(jackknives[name], name) for name in both))
+            correlation_interval(
+                *(
+                    (jackknives[v].at(*form) if arrays[v].ndim > 2 else jackknives[v]).flat()
+                    for v in both
+                )
+            )
             for both in pairs.values()
         ]
         correlations["correlation_interval"] = xr.DataArray(
             np.array(bounds).T, dims=("bound", *dims), attrs={**attrs, "method": METHOD}
         )
     return correlations
-
-
-def _by_head(array: xr.DataArray, name: str) -> np.ndarray:
-    """`layer head`: return the values; of alignment, its form `either`."""
-    return array.values[..., -1] if name == "dep_alignment" else array.values
-
-
-def _heads_of(jackknives: Jackknife, name: str) -> Jackknife:
-    return (
-        jackknives.at(slice(None), slice(None), -1) if name == "dep_alignment" else jackknives
-    ).flat()
 
 
 def label_states(

@@ -20,12 +20,9 @@ NO_TAG = "_"
 
 def check_rules(tagset: object, null_keys: object) -> None:
     """Raise UnknownName for an unknown tagset or rule for null keys."""
-    for what, name, known in (
-        ("tagset", tagset, get_args(Tagset)),
-        ("null_keys", null_keys, get_args(NullKeys)),
-    ):
-        if name not in known:
-            raise UnknownName.of(what, name, known)
+    for what, name, kind in (("tagset", tagset, Tagset), ("null_keys", null_keys, NullKeys)):
+        if name not in get_args(kind):
+            raise UnknownName.of(what, name, get_args(kind))
 
 
 def tags_of(document: Document, tagset: Tagset) -> tuple[str, ...] | None:
@@ -47,16 +44,11 @@ class Labeler:
 
         Tokens of another text than the document's (the target of a translation) or without offsets
         have no labels. Ids are left out if any of them is unknown.
-
-        Args:
-            documents: documents, annotated or not.
-            sequences: tokens of each document, in one stack of the model.
         """
         shape = len(documents), max((len(tokens) for tokens in sequences), default=0)
-        mask, special = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        mask, special = np.zeros((2, *shape), dtype=bool)
         numbers = {name: np.full(shape, -1, dtype=np.int64) for name in FIELDS}
-        is_tagged = np.zeros(len(documents), dtype=bool)
-        is_parsed = np.zeros(len(documents), dtype=bool)
+        is_tagged, is_parsed = np.zeros((2, len(documents)), dtype=bool)
         ids = np.full(shape, -1, dtype=np.int64)
         classes = np.zeros((*shape, len(self._classes)), dtype=bool)
         for row, (document, tokens) in enumerate(zip(documents, sequences, strict=True)):

@@ -10,23 +10,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, update_wrapper
+from functools import cache, update_wrapper, wraps
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, final
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
 from headscope.attention import Attention, BlockName
 from headscope.batch import Batch, Sequences
 from headscope.errors import MetricError, MissingExtra
-from headscope.lazy import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
+from headscope.lazy import Tensor, torch
 
 Small: TypeAlias = "tuple[Tensor, ...]"
 """Tensors with heads along their second axis: `document head …`."""
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -60,13 +57,7 @@ class LayerData:
     def of_reductions(
         like: LayerData, n_heads: int, reductions: Mapping[Reduction, Small]
     ) -> LayerData:
-        """Return the data of several layers' reductions, without weights.
-
-        Args:
-            like: one of the layers; the others have the same shape.
-            n_heads: heads of all layers together.
-            reductions: tensors with the heads of all layers side by side.
-        """
+        """Return the reductions of several layers of one shape, heads side by side, no weights."""
         layer_data = copy.copy(like)
         layer_data.n_heads = n_heads
         layer_data._attention = None
@@ -75,7 +66,7 @@ class LayerData:
 
     @property
     def queries(self) -> Sequences:
-        """Tokens that attend."""
+        """Tokens that attend: masks of tokens and of special ones, words, tags, parents."""
         return self.batch.query_sequences(self.block)
 
     @property
@@ -105,9 +96,7 @@ class LayerData:
 
     @property
     def weights(self) -> Tensor:
-        """`document head query key`: attention weights; not available with reductions. Do not write
-        to them.
-        """
+        """`document head query key`: read-only weights; not available with reductions."""
         return self.attention.weights
 
     @property
@@ -139,22 +128,22 @@ class LayerData:
     def refuse_writes(self) -> Iterator[None]:
         """Raise MetricError if the block of code writes into tensors that metrics share.
 
-        Compares copies of the weights, the gradients and everything that `once` and `of_batch`
-        keep. This doubles the memory of the layer.
+        Compares copies, which doubles the memory of the layer.
         """
         self._copies = []
         if self._attention is not None:
             self._copied((self._attention.weights, self._attention.gradients))
         self._copied((*self._made.values(), *self.batch.derived.values()))
-        stacks = {id(stack): stack for stack in (self.queries, self.keys)}
-        for stack in stacks.values():
-            arrays = (getattr(stack, name) for name in stack.__slots__)
-            self._copied(
-                tuple(torch.from_numpy(a) for a in arrays if a is not None and a.flags.writeable)
-            )
+        for stack in {id(stack): stack for stack in (self.queries, self.keys)}.values():
+            arrays = [getattr(stack, name) for name in stack.__slots__]
+            writable = [a for a in arrays if a is not None and a.flags.writeable]
+            self._copied(tuple(map(torch.from_numpy, writable)))
         try:
             yield
-            if not all(_is_same(tensor, copy) for tensor, copy in self._copies):
+            if not all(
+                torch.equal(tensor, copy) or torch.equal(tensor.nan_to_num(), copy.nan_to_num())
+                for tensor, copy in self._copies
+            ):
                 raise MetricError(
                     "it writes into a tensor that all metrics share, such as `layer_data.weights`. "
                     "Their values would change. Write into a copy: `tensor.clone()`."
@@ -177,6 +166,30 @@ class LayerData:
 
     def _names(self) -> list[str]:
         return [made.name for made in self._made if isinstance(made, Reduction)]
+
+
+def per_batch(
+    function: Callable[Concatenate[LayerData, P], T],
+) -> Callable[Concatenate[LayerData, P], T]:
+    """Decorate a function of the batch alone: it is computed once for all layers of a block."""
+
+    @wraps(function)
+    def shared(layer_data: LayerData, /, *args: P.args, **options: P.kwargs) -> T:
+        name = function.__module__, function.__qualname__, args, *options.items()
+        return layer_data.of_batch(name, lambda: function(layer_data, *args, **options))
+
+    return shared
+
+
+def per_layer(function: Callable[[LayerData], T]) -> Callable[[LayerData], T]:
+    """Decorate a function of a layer: it is computed once for all metrics."""
+
+    @wraps(function)
+    def shared(layer_data: LayerData) -> T:
+        name = function.__module__, function.__qualname__
+        return layer_data.once(name, lambda: function(layer_data))
+
+    return shared
 
 
 class Reduction:
@@ -210,8 +223,7 @@ def read_reductions(
 ) -> dict[Reduction, Small]:
     """Compute several reductions of a layer."""
     results: dict[Reduction, Small] = {}
-    kinds: dict[type[Reduction], None] = dict.fromkeys(type(reduction) for reduction in reductions)
-    for kind in kinds:
+    for kind in dict.fromkeys(type(reduction) for reduction in reductions):
         results |= kind.read_all(layer_data, [d for d in reductions if type(d) is kind])
     return results
 
@@ -232,26 +244,23 @@ class JoinedLayers:
 
     def add(self, layer: int, reductions: Mapping[Reduction, Small]) -> None:
         """Add the reductions of one more layer."""
-        if len(self.layers) == self._capacity or not self._tensors:
-            self._allocate(reductions)
         start = len(self.layers) * self._n_heads
+        if len(self.layers) == self._capacity or not self._tensors:
+            # Memory for the expected layers; if there are more, for twice as many.
+            self._capacity = max(self._capacity, 2 * len(self.layers))
+            size = self._capacity * self._n_heads
+            before = self._tensors
+            self._tensors = {
+                reduction: tuple(t.new_empty((len(t), size, *t.shape[2:])) for t in tensors)
+                for reduction, tensors in reductions.items()
+            }
+            for reduction, tensors in before.items():
+                for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
+                    kept[:, :start] = tensor
         for reduction, tensors in reductions.items():
             for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
                 kept[:, start : start + self._n_heads] = tensor
         self.layers.append(layer)
-
-    def _allocate(self, reductions: Mapping[Reduction, Small]) -> None:
-        """Allocate memory for the expected layers; if there are more, for twice as many."""
-        before = self._tensors
-        self._capacity = max(self._capacity, 2 * len(self.layers))
-        self._tensors = {d: tuple(map(self._empty, tensors)) for d, tensors in reductions.items()}
-        for reduction, tensors in before.items():
-            for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
-                kept[:, : tensor.shape[1]] = tensor
-
-    def _empty(self, tensor: Tensor) -> Tensor:
-        n, n_heads, *shape = tensor.shape
-        return tensor.new_empty((n, n_heads * self._capacity, *shape))
 
     def joined(self) -> LayerData:
         """Return the reductions of all layers as one LayerData."""
@@ -260,8 +269,6 @@ class JoinedLayers:
         return LayerData.of_reductions(self._like, n, reductions)
 
 
-def _is_same(left: Tensor, right: Tensor) -> bool:
-    return torch.equal(left, right) or torch.equal(left.nan_to_num(), right.nan_to_num())
 
 
 @cache
@@ -272,9 +279,7 @@ def has_numba() -> bool:
 
 def can_compile(layer_data: LayerData) -> bool:
     """Return whether the run uses compiled loops and they can read this layer's weights.
-
-    Raises:
-        MissingExtra: the run was planned with numba, which is not installed here.
+    Raises MissingExtra if the run was planned with numba, which is not installed here.
     """
     if not layer_data.batch.is_compiled:
         return False
@@ -283,13 +288,10 @@ def can_compile(layer_data: LayerData) -> bool:
 
 
 def load_loops() -> None:
-    """Load the compiled loops, or compile them at the first use.
+    """Load the compiled loops, or compile them at the first use; raise MissingExtra without numba.
 
     Call this before the first batch. Memory that numba allocates later fragments the memory of
     batches.
-
-    Raises:
-        MissingExtra: numba is not installed.
     """
     _need_numba()
     from headscope.metrics.core.compiled import best_words, region_sums

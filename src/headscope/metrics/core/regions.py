@@ -7,18 +7,22 @@ special queries. The region is computed once per batch, the sums in one pass ove
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
 from headscope.batch import Sequences
-from headscope.lazy import torch
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small, can_compile
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from headscope.lazy import Tensor, torch
+from headscope.metrics.core.layer_data import (
+    LayerData,
+    Reduction,
+    Small,
+    can_compile,
+    per_batch,
+    per_layer,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,136 +37,97 @@ class Region:
     """`document query key`: pairs that count."""
 
 
+@per_batch
 def region_of(layer_data: LayerData) -> Region:
     """Return the region of an attention, equal for all layers of a block."""
-    return layer_data.of_batch("region", lambda: _region(layer_data))
-
-
-def everything(layer_data: LayerData) -> Region:
-    """Return the region of all tokens, special ones included."""
-
-    def make() -> Region:
-        queries, keys = (
-            torch.from_numpy(tokens.mask).to(layer_data.device, layer_data.dtype)
-            for tokens in (layer_data.queries, layer_data.keys)
-        )
-        return Region(queries, keys, queries[:, :, None] * keys[:, None, :])
-
-    return layer_data.of_batch("everything", make)
-
-
-def _region(layer_data: LayerData) -> Region:
     queries, keys, batch = layer_data.queries, layer_data.keys, layer_data.batch
-    is_first = batch.null_keys == "first" or (batch.null_keys == "auto" and layer_data.is_causal)
-    if is_first:
+    if batch.null_keys == "first" or (batch.null_keys == "auto" and layer_data.is_causal):
         null = np.zeros_like(keys.mask)
         null[np.arange(len(null)), keys.mask.argmax(axis=1)] = True
-        null &= keys.mask
     else:
-        null = keys.special & keys.mask
+        null = keys.special
+    region = _region(layer_data, queries.mask & ~queries.special, keys.mask & ~null)
+    return replace(region, pairs=region.pairs.tril()) if layer_data.is_causal else region
 
-    def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(layer_data.device, layer_data.dtype)
 
-    query_mask, key_mask = tensor(queries.mask & ~queries.special), tensor(keys.mask & ~null)
-    pairs = query_mask[:, :, None] * key_mask[:, None, :]
-    return Region(query_mask, key_mask, pairs.tril() if layer_data.is_causal else pairs)
+@per_batch
+def everything(layer_data: LayerData) -> Region:
+    """Return the region of all tokens, special ones included."""
+    return _region(layer_data, layer_data.queries.mask, layer_data.keys.mask)
+
+
+def _region(layer_data: LayerData, query_mask: np.ndarray, key_mask: np.ndarray) -> Region:
+    queries, keys = (
+        torch.from_numpy(mask).to(layer_data.device, layer_data.dtype)
+        for mask in (query_mask, key_mask)
+    )
+    return Region(queries, keys, queries[:, :, None] * keys[:, None, :])
 
 
 def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "query") -> Tensor:
     """`document head`, float64: return the number of queries that count.
 
-    With `labels` (`tags`, `parents`, `relations`), documents without such labels on that side have
-    0.
+    Documents without the given `labels` (`tags`, `parents`, `relations`) on that side have 0.
     """
-
-    def make() -> Tensor:
-        queries = region_of(layer_data).queries.double().sum(-1, keepdim=True)
-        counts = queries.expand(-1, layer_data.n_heads)
-        return counts if labels is None else counts * has_labels(layer_data, labels, side)
-
-    return layer_data.of_batch(("query counts", layer_data.n_heads, labels, side), make)
+    queries = region_of(layer_data).queries.double().sum(-1, keepdim=True)
+    counts = queries.expand(-1, layer_data.n_heads)
+    return counts if labels is None else counts * has_labels(layer_data, labels, side)
 
 
+@per_batch
 def has_labels(layer_data: LayerData, labels: str, side: str = "query") -> Tensor:
     """`document 1`, float64: return 1 for documents with `tags`, `parents` or `relations`."""
-
-    def make() -> Tensor:
-        tokens = _sequences(layer_data, side)
-        has = tokens.is_tagged if labels == "tags" else tokens.is_parsed
-        if labels == "relations":
-            has = has & (tokens.relations >= 0).any(1)
-        return torch.from_numpy(has).double()[:, None].to(layer_data.device)
-
-    return layer_data.of_batch(("has labels", side, labels), make)
+    tokens = _sequences(layer_data, side)
+    has = tokens.is_tagged if labels == "tags" else tokens.is_parsed
+    if labels == "relations":
+        has = has & (tokens.relations >= 0).any(1)
+    return torch.from_numpy(has).double()[:, None].to(layer_data.device)
 
 
 def _sequences(layer_data: LayerData, side: str) -> Sequences:
     return layer_data.queries if side == "query" else layer_data.keys
 
 
+@per_batch
 def distances(layer_data: LayerData) -> Tensor:
     """`query key`: return distances in positions."""
-
-    def make() -> Tensor:
-        queries = torch.arange(layer_data.n_queries)[:, None]
-        keys = torch.arange(layer_data.n_keys)[None, :]
-        return (queries - keys).abs().to(layer_data.device, layer_data.dtype)
-
-    return layer_data.of_batch("distances", make)
+    queries = torch.arange(layer_data.n_queries)[:, None]
+    keys = torch.arange(layer_data.n_keys)[None, :]
+    return (queries - keys).abs().to(layer_data.device, layer_data.dtype)
 
 
+@per_batch
 def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """`document query key`, twice: return masks of pairs whose parent is the query, and the key.
-
-    Tokens of one word are not related.
-    """
-
-    def make() -> tuple[Tensor, Tensor]:
-        tokens = layer_data.queries
-        words, parents = torch.from_numpy(tokens.words), torch.from_numpy(tokens.parents)
-        has_parent = (words >= 0) & (parents >= 0)
-        key_parent = (parents[:, :, None] == words[:, None, :]) & has_parent[:, :, None]
-        return (
-            key_parent.transpose(1, 2).to(layer_data.device, layer_data.dtype),
-            key_parent.to(layer_data.device, layer_data.dtype),
-        )
-
-    return layer_data.of_batch("relations_of_pairs", make)
+    """`document query key`, twice: return masks of pairs whose parent is the query, and the key."""
+    tokens = layer_data.queries
+    words, parents = torch.from_numpy(tokens.words), torch.from_numpy(tokens.parents)
+    has_parent = (words >= 0) & (parents >= 0)
+    key_parent = (parents[:, :, None] == words[:, None, :]) & has_parent[:, :, None]
+    key_parent = key_parent.to(layer_data.device, layer_data.dtype)
+    return key_parent.transpose(1, 2), key_parent  # tokens of one word are not related
 
 
+@per_batch
 def one_hot(layer_data: LayerData, side: str, labels: str) -> Tensor:
-    """`document token label`, float64: return one-hot labels of the tokens on one side.
-
-    Args:
-        layer_data: One layer of a batch.
-        side: `query` or `key`.
-        labels: `tags` or `relations`. Tokens without a label have only 0.
-    """
-
-    def make() -> Tensor:
-        numbers = torch.from_numpy(getattr(_sequences(layer_data, side), labels))
-        size = len(getattr(layer_data.batch.axes, labels))
-        encoded = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
-        return encoded.to(layer_data.device)
-
-    return layer_data.of_batch(("one_hot", side, labels), make)
+    """`document token label`, float64: return one-hot `tags` or `relations`; without a label, 0."""
+    numbers = torch.from_numpy(getattr(_sequences(layer_data, side), labels))
+    size = len(getattr(layer_data.batch.axes, labels))
+    encoded = torch.nn.functional.one_hot(numbers + 1, size + 1)[..., 1:].double()
+    return encoded.to(layer_data.device)
 
 
 PIECE_SIZE = 1 << 18
 """Number of weights processed at once, so that they stay in the cache."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    """Some heads of some documents, in memory that the next piece reuses."""
+class _Piece(NamedTuple):
+    """Some heads of some documents (`document head query key`), in memory that is reused."""
 
     weights: Tensor
-    """`document head query key`"""
     region: Tensor
     """Weights, 0 outside the region."""
     scratch: Tensor
-    """Memory of the same shape for intermediate results."""
+    """Memory for intermediate results."""
 
 
 class _RegionReduction(Reduction):
@@ -196,10 +161,8 @@ class _WholeReduction(_RegionReduction):
 
 
 def _masses(piece: _Piece) -> Small:
-    """Return float64 sums of rows and columns.
-
-    `document head query`: attention of each query to keys that count, and to all keys. `document
-    head key`: attention of queries that count to each key.
+    """Return float64 sums: of rows over keys that count, and over all keys (`document head query`);
+    of columns over queries that count (`document head key`).
     """
     rows = _row_sums(piece.region), _row_sums(piece.weights)
     return *rows, piece.region.sum(-2).double()
@@ -225,18 +188,16 @@ peaks = _RegionReduction(_peaks)
 
 @Reduction
 def pair_sums(layer_data: LayerData) -> Small:
-    """`document head 3`, float64: attention times distance, with the query as parent, with the key
-    as parent.
-    """
-
-    def forms() -> Tensor:
-        pairs = region_of(layer_data).pairs
-        query_parent, key_parent = relations_of_pairs(layer_data)
-        all_forms = (distances(layer_data).expand_as(pairs), query_parent, key_parent)
-        return torch.stack([form * pairs for form in all_forms], dim=1).flatten(2)
-
+    """`document head 3`, float64: attention times distance, from parents, and to parents."""
     flat = layer_data.weights.flatten(2).transpose(1, 2)
-    return (torch.bmm(layer_data.of_batch("forms", forms), flat).transpose(1, 2).double(),)
+    return (torch.bmm(_pair_forms(layer_data), flat).transpose(1, 2).double(),)
+
+
+@per_batch
+def _pair_forms(layer_data: LayerData) -> Tensor:
+    pairs = region_of(layer_data).pairs
+    forms = (distances(layer_data).expand_as(pairs), *relations_of_pairs(layer_data))
+    return torch.stack([form * pairs for form in forms], dim=1).flatten(2)
 
 
 @cache
@@ -247,9 +208,7 @@ def squares(first: int) -> Reduction:
     """
 
     def read(layer_data: LayerData) -> Small:
-        positions, counts = layer_data.of_batch(
-            ("square", first), lambda: _square(layer_data, first)
-        )
+        positions, counts = _square(layer_data, first)
         if isinstance(positions, slice):
             return (layer_data.weights[:, :, positions, positions] * counts,)
         documents = torch.arange(len(positions), device=positions.device)[:, None, None]
@@ -262,20 +221,16 @@ def squares(first: int) -> Reduction:
     return Reduction(read)
 
 
+@per_batch
 def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions of the first tokens that are not special (`document token`), and their
-    number.
-    """
-
-    def make() -> tuple[np.ndarray, np.ndarray]:
-        counts = layer_data.queries.mask & ~layer_data.queries.special
-        order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
-        positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
-        return positions, np.minimum(counts.sum(1), first)
-
-    return layer_data.of_batch(("first tokens", first), make)
+    """Return positions of the first tokens that are not special, `document token`; their number."""
+    counts = layer_data.queries.mask & ~layer_data.queries.special
+    order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
+    positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
+    return positions, np.minimum(counts.sum(1), first)
 
 
+@per_batch
 def _square(layer_data: LayerData, first: int) -> tuple[slice | Tensor, Tensor]:
     """Return positions of the first tokens, and a mask of pairs (`document 1 query key`).
 
@@ -289,13 +244,9 @@ def _square(layer_data: LayerData, first: int) -> tuple[slice | Tensor, Tensor]:
     has_token = has_token.to(layer_data.device, layer_data.dtype)
     counts = pairs[documents, index[:, :, None], index[:, None]]
     counts = (counts * has_token[:, :, None] * has_token[:, None])[:, None]
-    start = int(positions[0, 0])
-    if (
-        start + first <= layer_data.n_queries
-        and (positions == np.arange(start, start + first)).all()
-    ):
-        return slice(start, start + first), counts
-    return index, counts
+    start, stop = int(positions[0, 0]), int(positions[0, 0]) + first
+    is_slice = stop <= layer_data.n_queries and (positions == np.arange(start, stop)).all()
+    return slice(start, stop) if is_slice else index, counts
 
 
 def row_mass(layer_data: LayerData) -> Tensor:
@@ -308,29 +259,31 @@ def column_mass(layer_data: LayerData) -> Tensor:
     return masses(layer_data)[2]
 
 
+@per_layer
 def null_mass(layer_data: LayerData) -> Tensor:
     """`document head query`, float64: return attention of each query to null keys."""
-
-    def make() -> Tensor:
-        row, all_of_it, _ = masses(layer_data)
-        return (all_of_it * region_of(layer_data).queries[:, None, :] - row).clamp_min_(0.0)
-
-    return layer_data.once("null_mass", make)
+    row, all_of_it, _ = masses(layer_data)
+    return (all_of_it * region_of(layer_data).queries[:, None, :] - row).clamp_min_(0.0)
 
 
+@per_layer
 def total_mass(layer_data: LayerData) -> Tensor:
     """`document head`, float64: return all attention that counts."""
-    return layer_data.once("total_mass", lambda: row_mass(layer_data).sum(-1))
+    return row_mass(layer_data).sum(-1)
 
 
+def distance_sum(layer_data: LayerData) -> Tensor:
+    """`document head`, float64: return Σ a[i,j]·|i − j| over all attention that counts."""
+    return pair_sums(layer_data)[0][..., 0]
+
+
+@per_layer
 def region_weights(layer_data: LayerData) -> Tensor:
     """`document head query key`: return the weights, 0 outside the region.
 
     As large as the weights: prefer a reduction.
     """
-    return layer_data.once(
-        "region_weights", lambda: layer_data.weights * region_of(layer_data).pairs[:, None]
-    )
+    return layer_data.weights * region_of(layer_data).pairs[:, None]
 
 
 def _row_sums(weights: Tensor) -> Tensor:

@@ -102,9 +102,10 @@ def _check_frozen(metric: type[Metric]) -> None:
             f"{cls} {problem}. Write @dataclass(frozen=True) directly above `class {cls}` "
             "(below @register_metric). Its fields are the metric's options."
         )
+    declared = ("facts", "axis_labels", "arrays")
     for base in metric.__mro__:
         if not base.__module__.startswith("headscope."):
-            members = {k: v for k, v in vars(base).items() if k != "facts" and k[:2] != "__"}
+            members = {k: v for k, v in vars(base).items() if k not in declared and k[:2] != "__"}
             _refuse_mutable(cls, members)
 
 
@@ -210,9 +211,11 @@ def find_metrics(
     Args:
         wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
             is always added: it counts the documents.
-        available: annotations of the corpus (`tags`, `parents`, `relations`, `mentions`), and
-            `gradients` and `loss` if the model has them. "all" leaves out metrics that need
-            others, and expensive ones (`is_default`); naming such a metric is an error.
+        available: annotations of the corpus, and `gradients` and `loss` if the model has them.
+            "all" leaves out metrics that need others, and expensive ones (`is_default`).
+
+    Raises:
+        InputError: a named metric needs more than is available.
     """
     items = list_metrics(wanted)
     metrics: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}
@@ -222,8 +225,18 @@ def find_metrics(
             metrics = {m.name: m for m in usual if m.needs <= available} | metrics
             continue
         metric = _find(item)
-        if not metric.needs <= available:
-            raise _lacking(metric, metric.needs - available)
+        missing = sorted(metric.needs - available)
+        if {*missing} & {"gradients", "loss"}:
+            raise InputError(
+                f"{metric.name} needs a backward pass. Run headscope.importance instead of analyze "
+                "or measure."
+            )
+        if missing:
+            advice = ', or add annotations first: headscope.annotate(corpus, "en_core_web_sm")'
+            raise InputError(
+                f"{metric.name} needs {' and '.join(missing)}, which no document has. Read "
+                f"annotated text (CoNLL-U){'' if 'mentions' in missing else advice}."
+            )
         metrics[metric.name] = metric
     if len(metrics) == 1 and not items:
         raise InputError(f"metrics is empty. Known: all, {', '.join(our_metrics())}.")
@@ -244,29 +257,10 @@ def _find(item: object) -> Metric:
     raise UnknownName.of("metric", item, ["all", *registered])
 
 
-def _lacking(metric: Metric, missing: Iterable[str]) -> InputError:
-    names = sorted(missing)
-    if set(names) & {"gradients", "loss"}:
-        return InputError(
-            f"{metric.name} needs a backward pass. Run headscope.importance instead of analyze or "
-            "measure."
-        )
-    advice = ', or add annotations first: headscope.annotate(corpus, "en_core_web_sm")'
-    return InputError(
-        f"{metric.name} needs {' and '.join(names)}, which no document has. Read annotated text "
-        f"(CoNLL-U){'' if 'mentions' in names else advice}."
-    )
-
-
 def facts_of(wanted: str | Metric | Iterable[str | Metric]) -> dict[str, Fact]:
-    """Return the functions that count facts for the requested metrics, by name.
-
-    Raises:
-        InputError: two metrics use one name for different counts.
-    """
-    items = list_metrics(wanted)
+    """Return the functions that count facts for the requested metrics, by name."""
     facts: dict[str, Fact] = {}
-    for item in items:
+    for item in list_metrics(wanted):
         if item == "all":
             continue  # headscope's own metrics have no facts
         for name, count in _find(item).facts.items():
@@ -293,11 +287,7 @@ def metric_to_dict(metric: Metric) -> dict[str, object]:
 
 
 def metric_from_dict(values: Mapping[str, object]) -> Metric:
-    """Return the metric of `metric_to_dict`, also if JSON turned tuples into lists.
-
-    Raises:
-        InputError: its class is not registered here.
-    """
+    """Return the metric of `metric_to_dict`, also if JSON turned tuples into lists."""
     options = {name: _frozen(value) for name, value in values.items() if name not in ("name", OWN)}
     name, class_used = str(values["name"]), values.get(OWN)
     make = known_metrics().get(name)
@@ -308,10 +298,8 @@ def metric_from_dict(values: Mapping[str, object]) -> Metric:
         )
     if make is None:
         raise UnknownName.of("metric", name, our_metrics())
-    codes = (
-        {class_used.get("code"), _code(make)["code"]} if isinstance(class_used, Mapping) else set()
-    )
-    if len(codes - {None}) > 1:
+    code = class_used.get("code") if isinstance(class_used, Mapping) else None
+    if code and _code(make)["code"] not in (code, None):
         raise InputError(
             f"{name!r} was measured with other code than the registered class. Register the class "
             "that measured it."
@@ -320,22 +308,15 @@ def metric_from_dict(values: Mapping[str, object]) -> Metric:
 
 
 def _options(metric: Metric) -> dict[str, object]:
-    """Return the fields of the dataclass, as JSON reads them back.
-
-    Raises:
-        InputError: they are not plain values.
-    """
+    """Return the fields of the dataclass, as JSON reads them back."""
     names = [field.name for field in dataclasses.fields(metric)]  # type: ignore[arg-type]
     try:
-        options: dict[str, object] = json.loads(
-            json.dumps({name: getattr(metric, name) for name in names})
-        )
+        return json.loads(json.dumps({name: getattr(metric, name) for name in names}))
     except TypeError as error:
         raise InputError(
             f"The options of {metric.name} cannot be stored: {error}. Use numbers, texts or tuples "
             "of them."
         ) from error
-    return options
 
 
 def _frozen(value: object) -> Any:

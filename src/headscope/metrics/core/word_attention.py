@@ -8,86 +8,73 @@ words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from headscope.batch import Batch
 from headscope.errors import ModelError
-from headscope.lazy import torch
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small, can_compile
+from headscope.lazy import Tensor, torch
+from headscope.metrics.core.layer_data import (
+    LayerData,
+    Reduction,
+    Small,
+    can_compile,
+    per_batch,
+    per_layer,
+)
 from headscope.text.document import ROOT
 from headscope.text.tokens import NO_WORD
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NOT_A_NUMBER = -2
 """Word number in heads with NaN attention."""
 
 
+@per_layer
 def word_weights(layer_data: LayerData) -> Tensor:
     """`document head word word`: return attention between words, for attention within one stack.
 
     Slot w is word w of the document. Words without tokens and padding have 0.
     """
-    return layer_data.once("word_weights", lambda: _word_weights(layer_data))
+    return _word_weights(layer_data)
 
 
 def word_rows(layer_data: LayerData, queries: Tensor) -> Tensor:
-    """`document head row word`: return selected rows of `word_weights`.
-
-    Args:
-        layer_data: one layer.
-        queries: `document row`, numbers of words.
-    """
+    """`document head row word`: return `word_weights` of some words (`document row`)."""
     to, from_ = word_members(layer_data)
     documents = torch.arange(len(queries), device=queries.device)[:, None]
     return from_[documents, 0, queries][:, None] @ layer_data.weights @ to
 
 
+@per_layer
 def other_words(layer_data: LayerData) -> Tensor:
     """Return `word_weights` with 0 on the diagonal."""
-
-    def make() -> Tensor:
-        weights = _word_weights(layer_data)
-        weights.diagonal(dim1=-2, dim2=-1).zero_()
-        return weights
-
-    return layer_data.once("other_words", make)
+    weights = _word_weights(layer_data)
+    weights.diagonal(dim1=-2, dim2=-1).zero_()
+    return weights
 
 
+@per_batch
 def has_tokens(layer_data: LayerData) -> np.ndarray:
     """`document word`: return whether the word has at least one token."""
     words = layer_data.queries.words
-
-    def make() -> np.ndarray:
-        has = np.zeros((len(words), _n_words(words)), dtype=bool)
-        documents, tokens = np.nonzero(words >= 0)
-        has[documents, words[documents, tokens]] = True
-        return has
-
-    return layer_data.batch.once(("has_tokens", layer_data.block), make)
+    has = np.zeros((len(words), _n_words(words)), dtype=bool)
+    documents, tokens = np.nonzero(words >= 0)
+    has[documents, words[documents, tokens]] = True
+    return has
 
 
+@per_batch
 def word_members(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """Return matrices that sum tokens to words (`document 1 token word`) and average them
-    (`document 1 word token`).
-    """
+    """Return matrices that sum (`document 1 token word`) and average (`… word token`) tokens."""
     words = layer_data.queries.words
-
-    def make() -> tuple[Tensor, Tensor]:
-        member = np.zeros((*words.shape, _n_words(words)))
-        documents, tokens = np.nonzero(words >= 0)
-        member[documents, tokens, words[documents, tokens]] = 1.0
-        share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
-        to, from_ = (
-            torch.from_numpy(array).to(layer_data.device, layer_data.dtype)
-            for array in (member, share)
-        )
-        return to[:, None], from_.transpose(1, 2)[:, None]
-
-    return layer_data.of_batch("word members", make)
+    member = np.zeros((*words.shape, _n_words(words)))
+    documents, tokens = np.nonzero(words >= 0)
+    member[documents, tokens, words[documents, tokens]] = 1.0
+    share = member / np.maximum(member.sum(1, keepdims=True), 1.0)
+    to, from_ = (
+        torch.from_numpy(array).to(layer_data.device, layer_data.dtype) for array in (member, share)
+    )
+    return to[:, None], from_.transpose(1, 2)[:, None]
 
 
 def _word_weights(layer_data: LayerData) -> Tensor:
@@ -110,10 +97,7 @@ def best_words(layer_data: LayerData) -> Small:
     """`document head word`, twice: return the other word that each word attends to most, and the
     word that attends to it most.
 
-    Ties go to the first; -1 without attention.
-
-    Raises:
-        ModelError: attention is NaN.
+    Ties go to the first; -1 without attention. Raises ModelError if attention is NaN.
     """
     if can_compile(layer_data):
         from headscope.metrics.core import compiled
@@ -121,7 +105,12 @@ def best_words(layer_data: LayerData) -> Small:
         weights = layer_data.weights.contiguous().numpy()
         to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(layer_data)))
     else:
-        to, from_ = (_best(other_words(layer_data), axis) for axis in (-1, -2))
+        both = [other_words(layer_data).max(axis) for axis in (-1, -2)]
+        to, from_ = (
+            words.masked_fill(highest <= 0, NO_WORD).masked_fill(highest.isnan(), NOT_A_NUMBER)
+            for highest, words in both
+        )
+        to, from_ = to.int(), from_.int()
     if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
         raise ModelError(
             f"The model's attention is not a number in layer {layer_data.layer} of "
@@ -130,26 +119,15 @@ def best_words(layer_data: LayerData) -> Small:
     return to, from_
 
 
-def _best(weights: Tensor, axis: int) -> Tensor:
-    highest, words = weights.max(axis)
-    words = words.masked_fill(highest <= 0, NO_WORD)
-    return words.masked_fill(highest.isnan(), NOT_A_NUMBER).int()
-
-
+@per_batch
 def _word_tokens(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
-    """Return tokens sorted by word (`document token`), and the start of each word (`document
-    word+1`).
-    """
+    """`document token`, `document word+1`: return tokens sorted by word, and the word starts."""
     words = layer_data.queries.words
-
-    def make() -> tuple[np.ndarray, np.ndarray]:
-        order = np.argsort(words, axis=1, kind="stable")
-        sorted_words = np.take_along_axis(words, order, axis=1)
-        numbers = np.arange(_n_words(words) + 1)
-        starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
-        return order.astype(np.int32), starts.astype(np.int32)
-
-    return layer_data.batch.once(("word tokens", layer_data.block), make)
+    order = np.argsort(words, axis=1, kind="stable")
+    sorted_words = np.take_along_axis(words, order, axis=1)
+    numbers = np.arange(_n_words(words) + 1)
+    starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
+    return order.astype(np.int32), starts.astype(np.int32)
 
 
 ALL = "all"
@@ -178,30 +156,18 @@ class DepCases:
     """True if the parent is a word that the model reads."""
 
     def visible(self, *, is_causal: bool) -> np.ndarray:
-        """`direction case`: true if the model can attend from the word to its parent, and from the
-        parent to the word. Causal models see only earlier tokens.
-        """
-        if not is_causal:
-            return np.stack((self.has_target, self.has_target))
-        return np.stack(
-            (
-                self.has_target & (self.parent < self.query),
-                self.has_target & (self.parent > self.query),
-            )
-        )
+        """`direction case`: true if a word can attend to its parent, and the parent to it."""
+        sides = np.stack((self.parent < self.query, self.parent > self.query))
+        return self.has_target & (sides | (not is_causal))
 
 
+@per_batch
 def dep_cases(layer_data: LayerData, *, punctuation: bool, possessive: Possessive) -> DepCases:
     """Return the words of a batch that count, the root included.
 
     Left out are words without a token, words whose parent is unknown because the tree was cut or
     was not read by the model, and by default punctuation.
     """
-    key = ("dep_cases", layer_data.block, punctuation, possessive)
-    return layer_data.batch.once(key, lambda: _cases(layer_data, punctuation, possessive))
-
-
-def _cases(layer_data: LayerData, punctuation: bool, possessive: Possessive) -> DepCases:
     batch, trees = layer_data.batch, layer_data.queries
     has = has_tokens(layer_data)
     parents = np.full(has.shape, ROOT - 1, dtype=np.int64)
@@ -223,9 +189,12 @@ def _cases(layer_data: LayerData, punctuation: bool, possessive: Possessive) -> 
     query = word.copy()
     is_possessive = "poss" in names if possessive == "auto" else possessive
     if is_possessive:
-        after = _particles(batch, has)[document, word]
+        after = np.zeros(has.shape, dtype=bool)  # the next word is a particle with a token
+        for row, text in enumerate(batch.documents):
+            for number, form in enumerate(text.words[1 : has.shape[1]]):
+                after[row, number] = form.lower() in PARTICLES and has[row, number + 1]
         owned = [number for number, name in enumerate(names) if name in POSSESSIVE]
-        query[after & np.isin(relations[document, word], owned)] += 1
+        query[after[document, word] & np.isin(relations[document, word], owned)] += 1
     relation = relations[document, word]
     return DepCases(
         document=document,
@@ -235,15 +204,6 @@ def _cases(layer_data: LayerData, punctuation: bool, possessive: Possessive) -> 
         bucket=np.asarray(batch.buckets, dtype=np.int64)[document],
         has_target=(parent >= 0) & (parent < has.shape[1]) & has[document, inside],
     )
-
-
-def _particles(batch: Batch, has: np.ndarray) -> np.ndarray:
-    """`document word`: return whether the next word is a possessive particle with a token."""
-    after = np.zeros(has.shape, dtype=bool)
-    for row, document in enumerate(batch.documents):
-        for word, form in enumerate(document.words[1 : has.shape[1]]):
-            after[row, word] = form.lower() in PARTICLES and has[row, word + 1]
-    return after
 
 
 def add_cases(by_relation: np.ndarray, total: np.ndarray, cases: DepCases, rows: Tensor) -> None:

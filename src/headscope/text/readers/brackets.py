@@ -87,6 +87,8 @@ def mentions_from_brackets(
     nodes = sorted(empty_nodes)
 
     def close(mention: Opened, stop: int) -> None:
+        if not mention.parts:  # its first part is missing
+            return
         if mention.start < stop:
             mention.done.append((mention.start, stop))
         if mention.part < mention.parts:
@@ -100,39 +102,35 @@ def mentions_from_brackets(
         position = 0
         while piece := _PIECE.match(bracket.value, position):
             position = piece.end()
+            lacking = ""
             if piece["open"]:
                 mention = _open(bracket, piece)
                 if mention.part > 1:
-                    parts_before = waiting.get((mention.cluster, mention.parts, mention.part))
-                    if not parts_before:
-                        if is_whole:
-                            bad.append(_unpaired(bracket, piece.group(), "part before it"))
-                        mention.parts = 0
+                    before = waiting.get((mention.cluster, mention.parts, mention.part))
+                    if before:
+                        other = before.pop()
+                        mention.done, mention.head_word = other.done, other.head_word
+                        mention.kind = other.kind
                     else:
-                        before = parts_before.pop()
-                        mention.done, mention.head_word = before.done, before.head_word
-                        mention.kind = before.kind
+                        lacking, mention.parts = "part before it", 0
                 if piece["single"]:
-                    if mention.parts:
-                        close(mention, stop)
+                    close(mention, stop)
                 else:
                     opened.setdefault((mention.cluster, piece["part"] or ""), []).append(mention)
             elif piece["close"]:
-                stack = opened.get((piece["close"], piece["closed"] or ""))
-                if stack:
-                    mention = stack.pop()
-                    if mention.parts:
-                        close(mention, stop)
-                elif is_whole:
-                    bad.append(_unpaired(bracket, piece.group(), "opening bracket before it"))
+                if stack := opened.get((piece["close"], piece["closed"] or "")):
+                    close(stack.pop(), stop)
+                else:
+                    lacking = "opening bracket before it"
+            if lacking and is_whole:
+                inside = f"{_quoted(piece.group())} in the brackets {_quoted(bracket.value)}"
+                bad.append(BadBracket(f"{inside} has no {lacking}", bracket.line))
         if position != len(bracket.value):
-            bad.append(
-                BadBracket(
-                    f"cannot read {_quoted(bracket.value[position:])} in the brackets "
-                    f"{_quoted(bracket.value)}; expected '(id', '(id)' or 'id)'",
-                    bracket.line,
-                )
+            problem = (
+                f"cannot read {_quoted(bracket.value[position:])} in the brackets "
+                f"{_quoted(bracket.value)}; expected '(id', '(id)' or 'id)'"
             )
+            bad.append(BadBracket(problem, bracket.line))
     if is_whole:
         left = [m for stack in opened.values() for m in stack if m.parts]
         left += [m for stack in waiting.values() for m in stack]
@@ -145,9 +143,7 @@ def mentions_from_brackets(
 
 
 def _open(bracket: Bracket, piece: re.Match[str]) -> Opened:
-    part, parts = 1, 1
-    if piece["part"]:
-        part, parts = map(int, piece["part"][1:-1].split("/"))
+    part, parts = map(int, (piece["part"] or "[1/1]")[1:-1].split("/"))
     values = (piece["fields"] or "").split("-")
     # The last field takes what is left: links carry hyphens.
     attributes = dict(zip(bracket.fields[1:], values[1:], strict=False))
@@ -175,11 +171,6 @@ def _mention(opened: Opened, empty_nodes: Sequence[int]) -> Mention:
                 break
             ahead -= stop - start
     return Mention(opened.cluster, tuple(opened.done), opened.kind, head_word)
-
-
-def _unpaired(bracket: Bracket, piece: str, what: str) -> BadBracket:
-    inside = _quoted(bracket.value)
-    return BadBracket(f"{_quoted(piece)} in the brackets {inside} has no {what}", bracket.line)
 
 
 def _quoted(value: str) -> str:

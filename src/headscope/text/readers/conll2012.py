@@ -11,25 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from headscope.errors import FileFormatError
-from headscope.text.document import NO_PARENT, Document
+from headscope.text.document import Document
 from headscope.text.readers.brackets import Bracket
 from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions, broken, whole_number
-from headscope.text.readers.sentences import Sentence, assemble, locate, spaced
+from headscope.text.readers.sentences import Sentence, assemble
 
 _BEGIN = re.compile(r"#\s*begin document\s*\((?P<name>.*?)\)\s*;?\s*(?:part\s*(?P<part>\d{1,9}))?")
-_SPELLINGS = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-LCB-": "{",
-    "-RCB-": "}",
-    "``": '"',
-    "''": '"',
-    "/.": ".",
-    "/?": "?",
-    "/-": "-",
-}
+_ESCAPED = ["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "``", "''", "/.", "/?", "/-"]
+_SPELLINGS = dict(zip(_ESCAPED, '()[]{}"".?-', strict=True))
+"""Words by their spelling in the Penn Treebank."""
 
 
 class Conll2012Reader(Reader):
@@ -56,21 +46,11 @@ def begins_documents(start: Sequence[str]) -> bool:
     return any(text.lstrip("# ").startswith("begin document") for text in start)
 
 
-def unescape(word: str) -> str:
-    """Return the word without the Penn Treebank's escapes."""
-    return _SPELLINGS.get(word, word)
-
-
 def conll2012_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-2012 file.
 
     Documents have the names of the file; later parts of a document add their number. The first
     component of a name (`nw`, `bc`) is the genre.
-
-    Args:
-        lines: Lines of the file.
-        name: Name of the file in messages.
-        report: Log of sentences that are left out.
     """
     document: str | None = None
     opens, problem = False, None
@@ -123,24 +103,12 @@ def _sentence(rows: list[tuple[int, str]], name: str) -> Sentence:
     for word, (number, row) in enumerate(rows):
         columns = row.split()
         if len(columns) < 5 or whole_number(columns[2]) != word:
-            problem = (
-                f"word number {columns[2][:60]!r}"
-                if len(columns) > 4
-                else f"{len(columns)} columns"
-            )
-            raise broken(
-                name,
-                number,
-                f"{problem} in {row[:60]!r}",
-                f"CoNLL-2012's columns (document, part, word number {word}, word, tag … "
-                "coreference)",
-            )
-        sentence.words.append(unescape(columns[3]))
+            found = f"word number {columns[2][:60]!r}" if len(columns) > 4 else ""
+            problem = f"{found or f'{len(columns)} columns'} in {row[:60]!r}"
+            expected = f"(document, part, word number {word}, word, tag … coreference)"
+            raise broken(name, number, problem, f"CoNLL-2012's columns {expected}")
+        sentence.words.append(_SPELLINGS.get(columns[3], columns[3]))
         sentence.xpos.append("_" if columns[4] == "-" else columns[4])
         if columns[-1] != "-":
             sentence.brackets.append(Bracket(word, columns[-1], number, ("eid",)))
-    empty = ["_"] * len(rows)
-    sentence.upos = sentence.lemmas = sentence.features = sentence.relations = empty
-    sentence.parents = [NO_PARENT] * len(rows)
-    sentence.text, sentence.spans = locate(spaced(sentence.words), None, name, rows[0][0])
     return sentence

@@ -49,32 +49,34 @@ def conllu_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sente
     """Yield the sentences of a CoNLL-U file.
 
     A sentence with a broken line, or whose parents are not a tree, is left out as a whole.
-
-    Args:
-        lines: Lines of the file.
-        name: Name of the file in messages.
-        report: Log of sentences that are left out.
     """
     fields: tuple[str, ...] = ENTITY_FIELDS
     carried: list[str] = []
     """Comments that open a document or a paragraph whose first sentence was left out."""
     carries_document = False
-    for block, problem in _blocks(lines):
+    for block, error in _blocks(lines):
         comments = [text for _, text in block if text.startswith("#")]
         rows = [(number, text) for number, text in block if not text.startswith("#")]
-        opening = [comment for comment in comments if _opens(comment)]
-        opens_document = any(map(_opens_document, opening))
+        bare = [comment[1:].lstrip() for comment in comments]
+        opening = [f"#{text}" for text in bare if text.startswith(("newdoc", "newpar", "meta::"))]
+        opens_document = any(text.startswith("newdoc") for text in bare)
         if carries_document and opens_document:
             carried.clear()  # of a document without a sentence
         sentence = None
         try:
-            if problem is not None:
-                raise problem
-            fields = _entity_fields(comments, fields, name, block)
+            if error is not None:
+                raise error
+            for key, _, value in (text.partition("=") for text in bare):
+                if key.strip() == "global.Entity":
+                    fields = tuple(value.strip().split("-"))
+                    if fields[0] not in ("eid", "GRP"):
+                        problem = f"global.Entity begins with {fields[0]!r}"
+                        expected = "the entity's id first ('eid', or 'GRP' in GUM)"
+                        raise broken(name, block[0][0], problem, expected)
             if rows:
                 sentence = _sentence(rows, carried + comments, fields, name)
-        except FileFormatError as error:
-            report.leave_out("sentences", error)
+        except FileFormatError as left_out:
+            report.leave_out("sentences", left_out)
         if sentence is None:
             carried += opening
             carries_document = carries_document or opens_document
@@ -98,31 +100,6 @@ def _blocks(lines: Lines) -> Iterator[tuple[list[tuple[int, str]], FileFormatErr
             block, problem = [], None
     if block or problem:
         yield block, problem
-
-
-def _opens(comment: str) -> bool:
-    return comment[1:].lstrip().startswith(("newdoc", "newpar", "meta::"))
-
-
-def _opens_document(comment: str) -> bool:
-    return comment[1:].lstrip().startswith("newdoc")
-
-
-def _entity_fields(
-    comments: list[str], fields: tuple[str, ...], name: str, lines: list[tuple[int, str]]
-) -> tuple[str, ...]:
-    for comment in comments:
-        key, _, value = comment[1:].partition("=")
-        if key.strip() == "global.Entity":
-            fields = tuple(value.strip().split("-"))
-            if fields[0] not in ("eid", "GRP"):
-                raise broken(
-                    name,
-                    lines[0][0],
-                    f"global.Entity begins with {fields[0]!r}",
-                    "the entity's id first ('eid', or 'GRP' in GUM)",
-                )
-    return fields
 
 
 def _sentence(
@@ -149,9 +126,8 @@ def _sentence(
             sentence.relations.append(relation)
             parent = whole_number(head)
             if parent is None and head != "_":
-                raise broken(
-                    name, number, f"HEAD is {head[:60]!r}", "a word's number, 0 for the root, or _"
-                )
+                expected = "a word's number, 0 for the root, or _"
+                raise broken(name, number, f"HEAD is {head[:60]!r}", expected)
             sentence.parents.append(NO_PARENT if parent is None else parent - 1)
             if n_words > inside_until:
                 surfaces.append(Surface(form, (form,), "SpaceAfter=No" not in misc))
@@ -165,9 +141,9 @@ def _sentence(
             if until > len(rows):
                 raise broken(name, number, f"the token reaches to {until}, beyond the sentence")
             inside_until = until
-            forms = forms or _forms(rows)
-            spelled = (forms.get(str(word)) for word in range(n_words + 1, until + 1))
-            words = tuple(form for form in spelled if form is not None)
+            forms = forms or {id_: form for id_, form, *_ in (r.split("\t", 2) for _, r in rows)}
+            ids = (str(word) for word in range(n_words + 1, until + 1))
+            words = tuple(forms[id_] for id_ in ids if id_ in forms)
             surfaces.append(Surface(form, words, "SpaceAfter=No" not in misc))
         elif "." in id_ and id_.partition(".")[0] == str(n_words):
             sentence.empty_nodes.append(n_words)
@@ -175,18 +151,12 @@ def _sentence(
             raise _wrong_id(name, number, id_, n_words)
         if "Entity=" in misc and "-" not in id_:
             is_empty = "." in id_
-            word_index = n_words if is_empty else n_words - 1
-            for item in misc.split("|"):
-                if item.startswith("Entity="):
-                    sentence.brackets.append(
-                        Bracket(word_index, item[7:], number, fields, is_empty)
-                    )
+            word = n_words if is_empty else n_words - 1
+            values = [item[7:] for item in misc.split("|") if item.startswith("Entity=")]
+            sentence.brackets += [Bracket(word, v, number, fields, is_empty) for v in values]
     if inside_until > n_words:
-        raise broken(
-            name,
-            rows[-1][0],
-            f"the sentence ends at word {n_words}, inside a token that reaches to {inside_until}",
-        )
+        problem = f"ends at word {n_words}, inside a token that reaches to {inside_until}"
+        raise broken(name, rows[-1][0], f"the sentence {problem}")
     if not n_words:
         raise broken(name, rows[0][0], "a sentence without words", _TEN)
     sentence.text, sentence.spans = locate(surfaces, text, name, rows[0][0])
@@ -223,16 +193,7 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
     return text
 
 
-def _forms(rows: list[tuple[int, str]]) -> dict[str, str]:
-    split = (row.split("\t", 2) for _, row in rows)
-    return {columns[0]: columns[1] for columns in split if len(columns) > 1}
-
-
 def _wrong_id(name: str, number: int, id_: str, n_words: int) -> FileFormatError:
-    return broken(
-        name,
-        number,
-        f"ID is {id_[:60]!r}",
-        f"{n_words + 1}, a range from it ({n_words + 1}-{n_words + 2}) or an empty node "
-        f"({n_words}.1)",
-    )
+    following = f"{n_words + 1}, a range from it ({n_words + 1}-{n_words + 2})"
+    expected = f"{following} or an empty node ({n_words}.1)"
+    return broken(name, number, f"ID is {id_[:60]!r}", expected)

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from headscope.errors import FileFormatError, InputError
-from headscope.text.document import NO_PARENT, Document
+from headscope.errors import FileFormatError
+from headscope.text.document import Document
 from headscope.text.readers.brackets import Bracket
 from headscope.text.readers.conll2012 import begins_documents
 from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions, broken, column_counts
-from headscope.text.readers.sentences import Sentence, assemble, locate, spaced
+from headscope.text.readers.sentences import Sentence, assemble
 
 _BEGIN = re.compile(r"#\s*begin document\s+(?P<name>\S.*)")
 
@@ -50,11 +50,6 @@ def _as_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence
         if problem is not None:
             report.leave_out("documents", problem)
         elif current is not None and current.words:
-            empty = ["_"] * len(current.words)
-            current.upos = current.xpos = current.lemmas = empty
-            current.features = current.relations = empty
-            current.parents = [NO_PARENT] * len(empty)
-            current.text, current.spans = locate(spaced(current.words), None, name, current.line)
             yield current
 
     for number, text in lines:
@@ -75,12 +70,8 @@ def _as_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence
             if current is None:
                 raise broken(name, number, "a word before any '# begin document NAME'")
             if len(columns) != 3 or columns[0] != str(expected):
-                problem = broken(
-                    name,
-                    number,
-                    f"{text[:60]!r}",
-                    f"three columns separated by tabs, beginning with {expected}",
-                )
+                columns_wanted = f"three columns separated by tabs, beginning with {expected}"
+                problem = broken(name, number, f"{text[:60]!r}", columns_wanted)
                 continue
             current.words.append(columns[1])
             if columns[2] != "_":
@@ -94,44 +85,33 @@ def join_coreference(
     """Yield the documents with the mentions of the same documents in another file.
 
     Both files are read in parallel, so memory stays small while their order is the same. Earlier
-    mentions are replaced.
+    mentions are replaced. Documents that are missing or have other words go to the report.
 
     Args:
         documents: Whole documents, such as GUM's CoNLL-U.
         coreference: The same documents with other mentions, such as OntoGUM.
         name: The coreference file, for messages.
-        report: Log of documents that are missing or have other words.
+        report: Log of documents that are left out.
     """
     ahead: dict[str, Document] = {}
     source = iter(coreference)
     for document in documents:
-        while document.id not in ahead:
-            other = next(source, None)
-            if other is None:
-                break
-            ahead[other.id] = other
+        while document.id not in ahead and (read := next(source, None)) is not None:
+            ahead[read.id] = read
         other = ahead.pop(document.id, None)
-        try:
-            if other is None:
-                raise InputError(f"{name} has no document {document.id!r}.")
-            # OntoGUM drops the word "|" and keeps its place.
-            if len(other) != len(document) or any(
-                a != b and b for a, b in zip(document.words, other.words, strict=True)
-            ):
-                raise InputError(_difference(document, other, name))
-        except InputError as error:
-            report.leave_out("documents", FileFormatError(str(error)))
+        if other is None:
+            problem = f"{name} has no document {document.id!r}."
+            report.leave_out("documents", FileFormatError(problem))
+            continue
+        # OntoGUM drops the word "|" and keeps its place.
+        pairs = enumerate(zip(document.words, other.words, strict=False))
+        index = next((i for i, (a, b) in pairs if a != b and b), min(len(document), len(other)))
+        if index < max(len(document), len(other)):
+            problem = (
+                f"Document {document.id!r} has other words in {name} ({len(other)} against "
+                f"{len(document)}): word {index} is {other.words[index : index + 1]} against "
+                f"{document.words[index : index + 1]}. Expected two versions of the same text."
+            )
+            report.leave_out("documents", FileFormatError(problem))
             continue
         yield replace(document, mentions=other.mentions)
-
-
-def _difference(document: Document, other: Document, name: str) -> str:
-    pairs = zip(document.words, other.words, strict=False)
-    index = next(
-        (i for i, (a, b) in enumerate(pairs) if a != b and b), min(len(document), len(other))
-    )
-    return (
-        f"Document {document.id!r} has other words in {name} ({len(other)} against "
-        f"{len(document)}): word {index} is {other.words[index : index + 1]} against "
-        f"{document.words[index : index + 1]}. Expected two versions of the same text."
-    )

@@ -32,60 +32,40 @@ class PlainReader(Reader):
         """
         layout = options.layout
         if layout == "auto":
-            start = list(islice(lines, _LOOK_AHEAD))
-            layout = "paragraph" if _has_blocks(start) else "line"
-            lines = chain(start, lines)
+            ahead = list(islice(lines, _LOOK_AHEAD))
+            filled = [not isinstance(text, str) or text.strip() for _, text in ahead]
+            marks = "".join("x" if is_filled else " " for is_filled in filled)
+            layout = "paragraph" if " " in marks.strip() else "line"
+            lines = chain(ahead, lines)
         stem = Path(name).name.split(".")[0]
-        blocks = _lines(lines, report) if layout == "line" else _blocks(lines, report)
-        if layout == "file":
-            yield from _whole(blocks, stem)
-            return
-        for number, text in enumerate(blocks, 1):
-            yield Document.from_text(text, f"{stem}-{number}")
+        blocks = _blocks(lines, report, is_by_line=layout == "line")
+        if layout != "file":
+            for number, text in enumerate(blocks, 1):
+                yield Document.from_text(text, f"{stem}-{number}")
+        elif texts := list(blocks):
+            spans: list[Span] = []
+            paragraphs: list[Span] = []
+            offset = 0
+            for text in texts:
+                first = len(spans)
+                spans += [(start + offset, end + offset) for start, end in split_words(text)]
+                if len(spans) > first:
+                    paragraphs.append((first, len(spans)))
+                offset += len(text) + 2
+            whole = "\n\n".join(texts)
+            words = tuple(whole[start:end] for start, end in spans)
+            yield Document(stem, whole, words, tuple(spans), paragraphs=tuple(paragraphs))
 
 
-def _whole(blocks: Iterator[str], stem: str) -> Iterator[Document]:
-    texts = list(blocks)
-    spans: list[Span] = []
-    paragraphs: list[Span] = []
-    offset = 0
-    for text in texts:
-        first = len(spans)
-        spans += [(start + offset, end + offset) for start, end in split_words(text)]
-        if len(spans) > first:
-            paragraphs.append((first, len(spans)))
-        offset += len(text) + 2
-    if texts:
-        whole = "\n\n".join(texts)
-        words = tuple(whole[start:end] for start, end in spans)
-        yield Document(stem, whole, words, tuple(spans), paragraphs=tuple(paragraphs))
-
-
-def _has_blocks(start: list[tuple[int, str | FileFormatError]]) -> bool:
-    filled = [not isinstance(text, str) or bool(text.strip()) for _, text in start]
-    if True not in filled:
-        return False
-    last = len(filled) - filled[::-1].index(True)
-    return False in filled[filled.index(True) : last]
-
-
-def _lines(lines: Lines, report: ReadLog) -> Iterator[str]:
-    for _, text in lines:
-        if isinstance(text, FileFormatError):
-            report.leave_out("lines", text)
-        elif text.strip():
-            yield text.strip()
-
-
-def _blocks(lines: Lines, report: ReadLog) -> Iterator[str]:
+def _blocks(lines: Lines, report: ReadLog, *, is_by_line: bool) -> Iterator[str]:
+    """Yield the lines, or the lines between blank lines with spaces for line ends."""
     block: list[str] = []
-    for _, text in lines:
+    for _, text in chain(lines, [(0, "")]):
         if isinstance(text, FileFormatError):
             report.leave_out("lines", text)
-        elif text.strip():
+            continue
+        if text.strip():
             block.append(text.strip())
-        elif block:
+        if block and (is_by_line or not text.strip()):
             yield " ".join(block)
             block = []
-    if block:
-        yield " ".join(block)

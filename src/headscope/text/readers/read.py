@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar, get_args
 
 from headscope.arguments import expect
-from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName
+from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName, warn
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
 from headscope.text.readers.conll2012 import Conll2012Reader
@@ -23,7 +23,6 @@ from headscope.text.readers.conllu import ConlluReader
 from headscope.text.readers.ontogum import OntoGumReader, join_coreference
 from headscope.text.readers.plain import PlainReader
 from headscope.text.readers.reader import (
-    LAYOUTS,
     Layout,
     Lines,
     OnError,
@@ -72,8 +71,11 @@ def register_reader(reader: R) -> R:
     if not reader.name:
         raise InputError(f"{reader.__name__} has an empty name. Name the format it reads.")
     _check_suffixes(reader)
-    others = [other for other in known_readers() if not _is_again(reader, other)]
-    for other in others:
+    names = (reader.__module__, reader.__qualname__)
+    for other in known_readers():
+        is_again = REGISTERED.get(reader.name) is other  # a redefinition
+        if reader is other or (is_again and (other.__module__, other.__qualname__) == names):
+            continue
         if other.name == reader.name:
             raise InputError(
                 f"{reader.__name__} is named {reader.name!r}, and so is {other.__name__} of "
@@ -103,11 +105,7 @@ def known_suffixes(readers: Sequence[type[Reader]]) -> tuple[str, ...]:
 
 
 def reader_named(name: str) -> type[Reader]:
-    """Return the reader of a format.
-
-    Raises:
-        UnknownName: No reader has this name.
-    """
+    """Return the reader of a format; raise UnknownName if no reader has this name."""
     by_name = {reader.name: reader for reader in known_readers()}
     if not isinstance(name, str) or name not in by_name:
         raise UnknownName.of("format", name, tuple(by_name))
@@ -118,10 +116,8 @@ def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
     """Return the reader of a file, by its suffix or its first lines.
 
     The longest matching suffix decides. If none or several readers have it, `detect` is called in
-    order. Other files are plain text.
-
-    Raises:
-        FileFormatError: Readers have the suffix, but do not detect the content.
+    order. Other files are plain text. If readers have the suffix, but do not detect the content,
+    FileFormatError is raised.
     """
     file_name = path.name.lower().removesuffix(".gz")
     suffixes = [suffix for suffix in known_suffixes(readers) if file_name.endswith(suffix)]
@@ -148,32 +144,20 @@ def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
 def _check_suffixes(reader: type[Reader]) -> None:
     suffixes: object = reader.suffixes
     if not isinstance(suffixes, tuple):
-        raise InputError(
-            f"{reader.__name__}.suffixes is {suffixes!r}: expected a tuple of strings, such as "
-            "('.tsv',)."
-        )
+        expected = "expected a tuple of strings, such as ('.tsv',)."
+        raise InputError(f"{reader.__name__}.suffixes is {suffixes!r}: {expected}")
     for suffix in suffixes:
+        problem = ""
         if not isinstance(suffix, str) or not suffix or suffix != suffix.lower():
-            raise InputError(
-                f"{reader.__name__} has the suffix {suffix!r}: expected the end of a file's name "
-                "in lower case, such as '.tsv'."
-            )
-        if suffix.endswith(".gz"):
-            raise InputError(
-                f"{reader.__name__} has the suffix {suffix!r}: leave '.gz' out: compressed files "
-                "are read as if they were not."
-            )
+            problem = "expected the end of a file's name in lower case, such as '.tsv'."
+        elif suffix.endswith(".gz"):
+            problem = "leave '.gz' out: compressed files are read as if they were not."
+        if problem:
+            raise InputError(f"{reader.__name__} has the suffix {suffix!r}: {problem}")
 
 
 def _detects(reader: type[Reader]) -> bool:
     return reader.detect is not Reader.detect
-
-
-def _is_again(reader: type[Reader], other: type[Reader]) -> bool:
-    """Return whether both are the same class, or one is its redefinition."""
-    is_own = REGISTERED.get(reader.name) is other
-    names = [(cls.__module__, cls.__qualname__) for cls in (reader, other)]
-    return reader is other or (is_own and names[0] == names[1])
 
 
 FILE_UNIT: Unit = "sentence"
@@ -232,8 +216,8 @@ def read(
     """
     chosen = None if format is None else reader_named(format)
     expect("name", name, str | None, "a text, or None")
-    if layout not in LAYOUTS:
-        raise UnknownName.of("layout", layout, LAYOUTS)
+    if layout not in get_args(Layout):
+        raise UnknownName.of("layout", layout, get_args(Layout))
     corpus_source: FileSource | ItemSource
     if _is_of_files(source):
         paths = source if isinstance(source, list | tuple) else [source]
@@ -278,12 +262,7 @@ def read(
 
 
 def as_corpus(corpus: Corpus | Readable, files_by: Unit = FILE_UNIT) -> Corpus:
-    """Return a corpus, or `read` its argument.
-
-    Args:
-        corpus: A corpus, or an argument of `read`.
-        files_by: Unit of files. A corpus and documents in memory are not cut.
-    """
+    """Return a corpus, or `read` its argument: files are cut by `files_by`, all else is not."""
     if isinstance(corpus, Corpus):
         return corpus
     return read(corpus, unit=files_by if _is_of_files(corpus) else None)
@@ -332,10 +311,8 @@ class FileSource:
                 is_empty = False
                 yield document
             if is_empty and report.counts.total() == before:
-                report.leave_out(
-                    "files",
-                    FileFormatError(f"{path} has no documents: it is empty. Expected text."),
-                )
+                problem = f"{path} has no documents: it is empty. Expected text."
+                report.leave_out("files", FileFormatError(problem))
 
     def _of_file(
         self, path: Path, chosen: type[Reader] | None, unit: Unit, report: ReadLog
@@ -401,17 +378,20 @@ def _guarded(
     except Exception as error:
         if isinstance(error, OSError) or not is_readable:
             raise
-        is_located = isinstance(error, FileFormatError) and str(path) in str(error)
-        if is_located and report.on_error == "raise":
-            raise
-        problem = str(error) if isinstance(error, HeadscopeError) else repr(error)
-        located = FileFormatError(
-            f"{path}, line {line}: the reader {reader.name!r} failed: {problem.rstrip('.')}. "
-            'Repair the line, or read with on_error="skip" to leave out the rest of the file.'
-        )
+        if isinstance(error, FileFormatError) and str(path) in str(error):
+            located = error
+        else:
+            problem = str(error) if isinstance(error, HeadscopeError) else repr(error)
+            where = f"{path}, line {line}" if line else str(path)
+            located = FileFormatError(
+                f"{where}: the reader {reader.name!r} failed: {problem.rstrip('.')}. Repair the "
+                f'{"line" if line else "file"}, or read with on_error="skip" to leave out the '
+                "rest of the file."
+            )
         if report.on_error == "raise":
-            raise located from error
+            raise located from (None if located is error else error)
         report.leave_out("files", located)
+        warn(f"{located} The rest of the file is left out.")
 
 
 def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:

@@ -128,7 +128,6 @@ def read_lines(path: Path) -> Lines:
 
 
 Layout = Literal["auto", "line", "paragraph", "file"]
-LAYOUTS = ("auto", "line", "paragraph", "file")
 
 
 @dataclass(frozen=True, slots=True)

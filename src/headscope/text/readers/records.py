@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from headscope.errors import FileFormatError, InputError
-from headscope.text.document import NO_PARENT, Document, Mention, Span
+from headscope.text.document import LABELS, NO_PARENT, Document, Mention, Span
 from headscope.text.readers.reader import Lines, Reader, ReadLog, ReadOptions, broken, stem_of
 from headscope.text.readers.sentences import Surface, locate
 
@@ -30,13 +30,7 @@ def item_documents(
 
 
 def document_from_item(item: object, name: str, text_key: str) -> Document:
-    """Return the document of a string, a dict or a document.
-
-    Args:
-        item: The object.
-        name: Id of the document, if the object lacks one.
-        text_key: Name of the text in dicts.
-    """
+    """Return the document of a string, a dict or a document; `name` is its id if it lacks one."""
     if isinstance(item, Document):
         return item
     if isinstance(item, str):
@@ -64,36 +58,24 @@ def document_from_dict(
         text_key: Name of its text.
     """
     text, words, spans = _text_and_words(item, name, text_key)
-    part_of = item.get("part_of")
-    parents = item.get("parents", item.get("heads"))  # "heads" in files of the first edition
-    mentions = item.get("mentions")
-    has_one_sentence = parents is not None and item.get("sentences") is None and bool(words)
-
-    def labels(key: str) -> tuple[str, ...] | None:
-        value = item.get(key)
-        return None if value is None else _strings(value, key)
-
-    def ranges(key: str) -> tuple[Span, ...]:
-        value = item.get(key)
-        return () if value is None else _ranges(value, key)
-
-    return Document(
-        id=str(item["id"]) if item.get("id") is not None else name,
-        text=text,
-        words=words,
-        spans=spans,
-        part_of=None if part_of is None else str(part_of),
-        meta=_meta(item, text_key),
-        upos=labels("upos"),
-        xpos=labels("xpos"),
-        lemmas=labels("lemmas"),
-        features=labels("features"),
-        relations=labels("relations"),
-        parents=None if parents is None else _convert(parents, "parents", _parent),
-        sentences=((0, len(words)),) if has_one_sentence else ranges("sentences"),
-        paragraphs=ranges("paragraphs"),
-        mentions=() if mentions is None else _convert(mentions, "mentions", _mention),
-    )
+    readers = {
+        **dict.fromkeys(LABELS, _string),
+        "parents": lambda value: NO_PARENT if value is None else _number(value),
+        **dict.fromkeys(("sentences", "paragraphs"), _range),
+        "mentions": _mention,
+    }
+    given = {"parents": item.get("heads"), **item}  # "heads" in files of the first edition
+    fields: dict[str, Any] = {
+        key: _convert(given[key], key, convert_one)
+        for key, convert_one in readers.items()
+        if given.get(key) is not None
+    }
+    if "parents" in fields and "sentences" not in fields and words:
+        fields["sentences"] = ((0, len(words)),)
+    if item.get("part_of") is not None:
+        fields["part_of"] = str(item["part_of"])
+    document_id = str(item["id"]) if item.get("id") is not None else name
+    return Document(document_id, text, words, spans, meta=_meta(item, text_key), **fields)
 
 
 def _text_and_words(
@@ -110,11 +92,11 @@ def _text_and_words(
     if value is None:
         raw = Document.from_text(text or "", name)
         return raw.text, raw.words, raw.spans
-    words = _strings(value, "words")
+    words = _convert(value, "words", _string)
     if item.get("spans") is not None:
         if text is None:
             raise InputError("'spans' without a text to be spans of.")
-        return text, words, _ranges(item["spans"], "spans")
+        return text, words, _convert(item["spans"], "spans", _range)
     surfaces = [Surface(word, (word,), True) for word in words]
     try:
         located, spans = locate(surfaces, text, f"document {name!r}", 1)
@@ -162,10 +144,6 @@ def _number(value: object) -> int:
     return value
 
 
-def _parent(value: object) -> int:
-    return NO_PARENT if value is None else _number(value)
-
-
 def _range(value: object) -> Span:
     if not isinstance(value, Iterable):
         raise TypeError
@@ -179,18 +157,10 @@ def _mention(value: object) -> Mention:
     head_word = value.get("head")
     return Mention(
         cluster=str(value["cluster"]),
-        spans=_ranges(value["spans"], "spans"),
+        spans=_convert(value["spans"], "spans", _range),
         kind=value.get("kind"),
         head_word=None if head_word is None else _number(head_word),
     )
-
-
-def _strings(value: object, name: str) -> tuple[str, ...]:
-    return _convert(value, name, _string)
-
-
-def _ranges(value: object, name: str) -> tuple[Span, ...]:
-    return _convert(value, name, _range)
 
 
 class JsonLinesReader(Reader):
@@ -216,21 +186,16 @@ class JsonLinesReader(Reader):
                     raise text
                 if not text or text.isspace():
                     continue
-                document = _document(text, f"{stem}-{number}", name, number, options.text_key)
+                try:
+                    item: object = json.loads(text)
+                except (ValueError, RecursionError) as error:
+                    problem = f"not JSON ({error}): {text[:60]!r}"
+                    raise broken(name, number, problem, "one JSON object per line") from None
+                try:
+                    document = document_from_item(item, f"{stem}-{number}", options.text_key)
+                except InputError as error:
+                    raise broken(name, number, str(error).rstrip(".")) from None
             except FileFormatError as error:
                 report.leave_out("documents", error)
                 continue
             yield document
-
-
-def _document(text: str, document_id: str, name: str, number: int, text_key: str) -> Document:
-    try:
-        item: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise broken(
-            name, number, f"not JSON ({error}): {text[:60]!r}", "one JSON object per line"
-        ) from None
-    try:
-        return document_from_item(item, document_id, text_key)
-    except InputError as error:
-        raise broken(name, number, str(error).rstrip(".")) from None

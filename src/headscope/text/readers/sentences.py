@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from headscope.errors import InputError
@@ -20,7 +21,10 @@ from headscope.text.readers.reader import ReadLog, broken, stem_of
 
 @dataclass(slots=True)
 class Sentence:
-    """One sentence of a file. Words, parents and brackets count from 0 within it."""
+    """One sentence of a file. Words, parents and brackets count from 0 within it.
+
+    Columns that its format lacks are empty. Without `spans`, words are spaced as in English.
+    """
 
     line: int
     """Line of its start."""
@@ -53,12 +57,7 @@ def assemble(
     """Yield the documents that the sentences of one file form.
 
     Before the first document, each paragraph is a document, or each sentence without paragraphs.
-
-    Args:
-        sentences: Sentences in order of the file.
-        name: The file, for messages; its last part also names documents without an id.
-        unit: Unit of one document.
-        report: Log of mentions that cannot be read.
+    Documents without an id are named after the file.
     """
     parent, parents, paragraphs, within = "", 0, 0, 0
     meta: dict[str, str] = {}
@@ -118,7 +117,10 @@ def _join(
     empty_nodes: list[int] = []
     offset = 0
     for number, sentence in enumerate(batch):
-        first = len(words)
+        first, n = len(words), len(sentence.words)
+        if not sentence.spans:
+            surfaces = spaced(sentence.words)
+            sentence.text, sentence.spans = locate(surfaces, None, name, sentence.line)
         if number:
             gap = "\n\n" if sentence.opens_paragraph else batch[number - 1].glue
             texts.append(gap)
@@ -127,9 +129,9 @@ def _join(
             paragraph_starts.append(first)
         words += map(sys.intern, sentence.words)
         spans += [(start + offset, end + offset) for start, end in sentence.spans]
-        parents += [p + first if p >= 0 else p for p in sentence.parents]
+        parents += [p + first if p >= 0 else p for p in sentence.parents or [NO_PARENT] * n]
         for column in LABELS:
-            columns[column] += map(sys.intern, getattr(sentence, column))
+            columns[column] += map(sys.intern, getattr(sentence, column) or ["_"] * n)
         brackets += [Bracket(b.word + first, *b[1:]) for b in sentence.brackets]
         empty_nodes += [node + first for node in sentence.empty_nodes]
         ranges.append((first, len(words)))
@@ -138,10 +140,8 @@ def _join(
     mentions, problems = mentions_from_brackets(
         brackets, empty_nodes=empty_nodes, is_whole=part_of is None
     )
-    for problem in problems:
-        report.leave_out(
-            "mentions", broken(name, problem.line, f"{problem.reason} (document {batch_id!r})")
-        )
+    for reason, line in problems:
+        report.leave_out("mentions", broken(name, line, f"{reason} (document {batch_id!r})"))
     stops = [*paragraph_starts[1:], len(words)]
     try:
         return Document(
@@ -162,7 +162,7 @@ def _join(
 
 
 _CLOSING = re.compile(r"[.,;:!?)\]}%…”’]|''|['’](?:s|m|d|re|ve|ll)|n['’]t", re.IGNORECASE)
-_SPACES = re.compile(r"\s*")
+_LETTER = re.compile(r"\S")
 _OPENING = re.compile(r"[(\[{“‘$£€#]|``")
 
 
@@ -180,46 +180,26 @@ def locate(
     """Return the sentence's text, and the characters of each word in it.
 
     Words of a contraction get their own characters if they spell it out (`don't` as `do` + `n't`),
-    otherwise all of it (`du` as `de` + `le`).
-
-    Args:
-        surfaces: Surfaces in order.
-        text: Text according to the file; None to make it from the surfaces.
-        name: The file, for the message.
-        line: Line of the sentence's start.
+    otherwise all of it (`du` as `de` + `le`). Without a text, it is made from the surfaces.
 
     Raises:
         FileFormatError: The text does not consist of the surfaces and spaces.
     """
-    pieces: list[str] = []
-    starts: list[int] = []
-    offset = 0
-    for form, _, space_after in surfaces:
-        starts.append(offset)
-        pieces.append(form + " " if space_after else form)
-        offset += len(pieces[-1])
+    pieces = [form + " " if space_after else form for form, _, space_after in surfaces]
     joined = "".join(pieces).rstrip()
     if text is None or text == joined:
         text = joined
+        starts = [0, *accumulate(map(len, pieces))][:-1]
     else:
         starts = _search(surfaces, text, name, line)
     spans: list[tuple[int, int]] = []
     for start, (form, words, _) in zip(starts, surfaces, strict=True):
-        if len(words) == 1:
-            spans.append((start, start + len(form)))
-        elif "".join(words).lower() == form.lower() and sum(map(len, words)) == len(form):
-            for word in words:
-                spans.append((start, start + len(word)))
-                start += len(word)
+        ends = list(accumulate(map(len, words), initial=start))
+        if "".join(words).lower() == form.lower() and ends[-1] == start + len(form):
+            spans += pairwise(ends)
         else:
             spans += [(start, start + len(form))] * len(words)
     return text, spans
-
-
-def _next_letter(text: str, start: int) -> int:
-    spaces = _SPACES.match(text, start)
-    assert spaces is not None
-    return spaces.end()
 
 
 def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> list[int]:
@@ -228,20 +208,17 @@ def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> lis
     for form, *_ in surfaces:
         n_leading = len(form) - len(form.lstrip())
         if n_leading < len(form):  # its first letter is the next one of the text
-            position = max(position, _next_letter(text, position) - n_leading)
+            letter = _LETTER.search(text, position)
+            position = max(position, (letter.start() if letter else len(text)) - n_leading)
         if not text.startswith(form, position):
-            raise broken(
-                name,
-                line,
-                f"the text continues with {text[position:][:30]!r}, the words with {form!r}",
-                "the text to be made of the words and spaces",
-            )
+            shown = text[position:][:30]
+            problem = f"the text continues with {shown!r}, the words with {form!r}"
+            raise broken(name, line, problem, "the text to be made of the words and spaces")
         starts.append(position)
         position += len(form)
     if text[position:].strip():
-        raise broken(
-            name, line, f"the text goes on after the last word with {text[position:][:30]!r}"
-        )
+        shown = text[position:][:30]
+        raise broken(name, line, f"the text goes on after the last word with {shown!r}")
     return starts
 
 
