@@ -109,8 +109,6 @@ def trace_text(
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=options.generate, truncate=options.truncate
     )
-    if options.generate:
-        stacks, inputs = _generated(model, encoded, options.generate)
     return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
 
 
@@ -119,11 +117,9 @@ def predict_text(
 ) -> Predictions:
     """See `Model.predict`."""
     model.require_objective("A prediction")
-    encoded, stacks, inputs = encode_for(
+    _, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=generate, truncate=True
     )
-    if generate:
-        stacks, inputs = _generated(model, encoded, generate)
     with torch.inference_mode(), model.tapped(returns_weights=False):
         outputs = model.module(**model.to_device(inputs))
     predictions = read_predictions(model, outputs, stacks)
@@ -165,10 +161,13 @@ def encode_for(
     pair: str | None,
     *,
     target: str | None,
-    generate: int,
+    generate: int = 0,
     truncate: bool,
 ) -> tuple[Encoded, dict[str, Tokens], dict[str, Tensor]]:
-    """Encode a text: return the encoding, the tokens by stack, and the model's inputs."""
+    """Encode a text; return the encoding, the tokens by stack, and the model's inputs.
+
+    Tokens and inputs include up to `generate` tokens that the model writes.
+    """
     if not isinstance(generate, int) or generate < 0:
         raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     main = model.module.main_input_name
@@ -200,6 +199,8 @@ def encode_for(
     check_target(model, target, generate, has_decoder=has_decoder)
     inputs = encoded.tensors(tokenizer)
     check_placeholders(model, inputs)
+    if generate:
+        return encoded, *_generated(model, encoded, generate)
     if target is None:
         stack = "encoder" if has_decoder else "self"
         return encoded, {stack: encoded.tokens}, inputs
@@ -207,10 +208,8 @@ def encode_for(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
     shifted = shifted_target(encoded_target, decoder_start(model), Speller(tokenizer))
-    decoder = shifted.with_words()
-    stacks = {"encoder": encoded.tokens, "decoder": decoder}
-    ids = torch.tensor([decoder.ids])
-    return encoded, stacks, inputs | {"decoder_input_ids": ids}
+    stacks = {"encoder": encoded.tokens, "decoder": shifted.with_words()}
+    return encoded, stacks, inputs | {"decoder_input_ids": torch.tensor([shifted.ids])}
 
 
 def check_target(model: Model, target: str | None, generate: int, *, has_decoder: bool) -> None:
@@ -291,7 +290,13 @@ def run_trace(
     if options.norms and not vectors:
         raise InputError("norms=True needs the values: leave vectors=True.")
     wiring = model.wiring_for(inputs)
-    layers = _checked_layers(model, wiring, options.layers)
+    available = {site.layer for site in wiring.sites}
+    layers = available if options.layers is None else set(options.layers)
+    if not layers or not layers <= available:
+        raise InputError(
+            f"layers={options.layers!r}: {model.name} has attention in layers {min(available)} to "
+            f"{max(available)}. Name at least one of them."
+        )
     is_plain = all(site.is_dot_product for site in wiring.sites)
     _check_size(
         wiring, stacks, layers, scores=vectors and not is_plain if scores is None else scores
@@ -328,19 +333,6 @@ def _load_name(model: Model) -> str | None:
         return None
     aliases = {packaged.title: alias for alias, packaged in PACKAGED.items()}
     return aliases.get(model.name, model.name if origin.startswith("hub") else None)
-
-
-def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:
-    available = {site.layer for site in wiring.sites}
-    if layers is None:
-        return available
-    chosen = set(layers)
-    if not chosen or not chosen <= available:
-        raise InputError(
-            f"layers={layers!r}: {model.name} has attention in layers {min(available)} to "
-            f"{max(available)}. Name at least one of them."
-        )
-    return chosen
 
 
 def _check_size(
@@ -385,17 +377,12 @@ def _numbered(
     stacks: dict[str, Tokens] = {}
     for block in collector.seen:
         n_queries, n_keys = collector.lengths(block)
-        if block != "cross":
-            stacks[block] = _spelled(model, inputs, block, n_queries)
-        elif key_stack(block, collector.seen) == block:
-            stacks[block] = Tokens.of([str(i) for i in range(n_keys)])
+        ids = inputs.get(IDS_OF_STACK.get(block, ""))
+        if block == "cross":
+            if key_stack(block, collector.seen) == block:
+                stacks[block] = Tokens.of([str(i) for i in range(n_keys)])
+        elif model.tokenizer and isinstance(ids, Tensor) and ids.shape[1] == n_queries:
+            stacks[block] = decoded_tokens(model.tokenizer, ids[0].tolist())
+        else:
+            stacks[block] = Tokens.of([str(i) for i in range(n_queries)])
     return stacks
-
-
-def _spelled(model: Model, inputs: Mapping[str, object], block: str, n: int) -> Tokens:
-    """Return the tokens of a stack's ids, or n numbers."""
-    name = IDS_OF_STACK.get(block, "")
-    ids = inputs.get(name)
-    if model.tokenizer is not None and isinstance(ids, Tensor) and ids.shape[1] == n:
-        return decoded_tokens(model.tokenizer, ids[0].tolist())
-    return Tokens.of([str(i) for i in range(n)])
