@@ -314,7 +314,7 @@ def run_trace(
         "n_cut": n_cut,
         "versions": versions("headscope", "transformers", "torch"),
     }
-    blocks = collector.blocks(wiring, stacks)
+    blocks = collector.blocks(stacks)
     if options.norms:
         from headscope.model.norm_weights import add_lengths
 
