@@ -311,7 +311,7 @@ def _restored(make: Callable[[], Model], edits: tuple[Edit, ...], checks: Checks
     model = make()
     model._trust(checks)
     if edits:
-        attached = model._attach().tap.attached_for_all(Attachment(edits=edits))
+        attached = model._attach().tap.attached(Attachment(edits=edits), all_threads=True)
         model._lasting.enter_context(attached)
     return model
 

@@ -31,7 +31,7 @@ from headscope.model.tap.watch import (
     TorchFunction,
     Watch,
     ending_watches,
-    unfold_any,
+    unfold,
     watching,
 )
 
@@ -58,7 +58,7 @@ class Recording:
 
     @property
     def is_complete(self) -> bool:
-        """Were the weights multiplied with values, as in attention?"""
+        """True if the weights were multiplied with values, as in attention."""
         return self.value is not None and self.weights.ndim >= 3
 
 
@@ -117,21 +117,10 @@ def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run
             output, weights = function(module, query, key, value, *args, **kwargs)
         if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
             return output, weights  # not one softmax and one product: a case for the fallback
-        steps = watch.steps[0]
+        vectors = query, key, value, output.transpose(1, 2) if output.ndim == 4 else None
+        scores, scale = watch.steps[0].scores, kwargs.get("scaling")
         recordings.append(
-            Recording(
-                name,
-                occurrence,
-                0,
-                weights,
-                steps.scores,
-                query,
-                key,
-                value,
-                output.transpose(1, 2) if output.ndim == 4 else None,
-                kwargs.get("scaling"),
-                n_products=1,
-            )
+            Recording(name, occurrence, 0, weights, scores, *vectors, scale, n_products=1)
         )
         return output, weights
 
@@ -166,20 +155,11 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
 def _keep(module: str, calls: Counter[str], recordings: list[Recording], watch: Watch) -> None:
     for index, steps in enumerate(watch.steps):
         assert steps.weights is not None
+        vectors = steps.query, steps.key, steps.value, steps.output
+        scale, n_products = steps.products[0].scale if steps.products else None, len(steps.products)
+        place = module, calls[module], index
         recordings.append(
-            Recording(
-                module,
-                calls[module],
-                index,
-                steps.weights,
-                steps.scores,
-                steps.query,
-                steps.key,
-                steps.value,
-                steps.output,
-                steps.products[0].scale if steps.products else None,
-                len(steps.products),
-            )
+            Recording(*place, steps.weights, steps.scores, *vectors, scale, n_products)
         )
     calls[module] += 1
 
@@ -204,7 +184,7 @@ class Match:
 
 
 def is_close(difference: float, size: float = 1.0) -> bool:
-    """Is a maximum difference within REL_TOL, given the maximum size of what is compared?"""
+    """True if a maximum difference is within REL_TOL of the maximum size of what is compared."""
     return difference <= REL_TOL * max(1.0, size)
 
 
@@ -224,8 +204,13 @@ def match_maps(
                 return None
             index, difference, against = best
             recording = left.pop(index)
-            if recording.weights.shape != target.shape:
-                recording = _reshaped(recording, target.shape)
+            if recording.weights.shape != target.shape:  # `batch·head` on one axis
+                vectors = {
+                    name: unfold(getattr(recording, name), target.shape[1])
+                    for name in ("scores", "query", "key", "value", "output")
+                }
+                weights = recording.weights.reshape(target.shape)
+                recording = replace(recording, weights=weights, **vectors)
             matches.append(Match(block, recording, difference, against))
     for matched in matches:
         module, weights = matched.recording.module, matched.recording.weights
@@ -235,7 +220,7 @@ def match_maps(
 
 
 def equals(weights: Tensor, target: Tensor) -> bool:
-    """Are two maps bit-equal, in any layout of heads?"""
+    """True if two maps are bit-equal, in any layout of heads."""
     return (
         weights.numel() == target.numel()
         and weights.shape[-2:] == target.shape[-2:]
@@ -266,20 +251,6 @@ def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, floa
             if difference == 0:
                 return best
     return best
-
-
-def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
-    """Split `batch·head` of a recording into the two axes of the reference map."""
-    n_heads = shape[1]
-    return replace(
-        recording,
-        weights=recording.weights.reshape(shape),
-        scores=unfold_any(recording.scores, n_heads),
-        query=unfold_any(recording.query, n_heads),
-        key=unfold_any(recording.key, n_heads),
-        value=unfold_any(recording.value, n_heads),
-        output=unfold_any(recording.output, n_heads),
-    )
 
 
 VECTOR_REL_TOL = 1e-3
@@ -320,7 +291,7 @@ def repeated(vectors: Tensor, n_heads: int) -> Tensor:
 
 
 def is_causal(weights: Tensor) -> bool:
-    """Does no query attend to a later key?"""
+    """True if no query attends to a later key."""
     n_queries, n_keys = weights.shape[-2:]
     return n_queries == n_keys and n_keys > 1 and not bool(weights.triu(1).any())
 
@@ -350,24 +321,20 @@ def _proved_value(recording: Recording, n_heads: int) -> Tensor | None:
 
 
 def _softmax_is_weights(recording: Recording) -> bool:
-    """Is the attention the softmax of the scores (with the sink logit, if any)?"""
+    """True if the attention is the softmax of the scores (with the sink logit, if any)."""
     scores, weights = recording.scores, recording.weights
     if scores is None or scores.shape[:-1] != weights.shape[:-1]:
         return False
     n_sinks = scores.shape[-1] - weights.shape[-1]
-    if n_sinks not in (0, 1):
-        return False
     computed = torch.softmax(scores.double(), -1)[..., : weights.shape[-1]]
-    return _are_close(computed, weights)
+    return n_sinks in (0, 1) and _are_close(computed, weights)
 
 
 def _are_close(computed: Tensor, expected: Tensor) -> bool:
-    """Does a product in double precision equal the model's, within the precision of its type?"""
+    """True if a product in float64 equals the model's within the precision of its type."""
     size = max(float(expected.abs().nan_to_num().max()), 1e-12)
-    difference = (computed - expected.double()).abs().nan_to_num().max()
-    return (
-        float(difference) <= max(VECTOR_REL_TOL, MAX_ULPS * torch.finfo(expected.dtype).eps) * size
-    )
+    difference = float((computed - expected.double()).abs().nan_to_num().max())
+    return difference <= max(VECTOR_REL_TOL, MAX_ULPS * torch.finfo(expected.dtype).eps) * size
 
 
 def _fit_scale(
@@ -400,5 +367,5 @@ def _fit_scale(
 
 
 def is_tower(block: BlockName) -> bool:
-    """Is the block a tower, whose rows may be tiles rather than documents?"""
+    """True for a tower, whose rows may be tiles rather than documents."""
     return block in ("text", "vision", "audio")
