@@ -89,13 +89,13 @@ def structure_of(module: Module) -> Module:
 
 
 def _is_installed_on_use(hook: Hook) -> bool:
-    """Does transformers or headscope install this hook when needed?"""
+    """True if transformers or headscope installs this hook when needed."""
     is_transformers = "output_capturing_hook" in getattr(hook, "__qualname__", "")
     return is_transformers or str(getattr(hook, "__module__", "")).startswith("headscope.")
 
 
 def has_own_code(modules: Iterable[nn.Module]) -> bool:
-    """Does a module have a user's hook or a replaced forward method (as offloading does)?"""
+    """True if a module has a user's hook or a replaced forward method (as offloading does)."""
     return any(
         "forward" in vars(part)
         or any(

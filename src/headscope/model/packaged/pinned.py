@@ -47,7 +47,7 @@ class Pinned(ABC):
             return None
 
     def is_installed(self) -> bool:
-        """Is the pinned version of the distribution installed?"""
+        """True if the pinned version of the distribution is installed."""
         return self.installed_version() == self.version
 
     def verified(self, name: str, expected: str) -> Path:
@@ -226,7 +226,7 @@ def converted(
 
 
 def _is_complete(folder: Path) -> bool:
-    """Has the folder exactly the files that were written? transformers might read others."""
+    """True if the folder has exactly the files that were written; others might be read too."""
     try:
         hashes: dict[str, str] = json.loads((folder / MANIFEST).read_text())
         if {file.name for file in folder.iterdir()} - {MANIFEST, CHECKED} != set(hashes):

@@ -39,7 +39,7 @@ class Call:
     given: Tensor
     returned: Tensor
     is_plain: bool
-    """Is this input the only tensor argument?"""
+    """True if this input is the only tensor argument."""
     args: tuple[object, ...] = ()
     kwargs: Mapping[str, object] = field(default_factory=dict)
 
@@ -61,9 +61,8 @@ def recorded_calls(root: nn.Module) -> Iterator[list[Call]]:
                 tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
                 result = output[0] if isinstance(output, tuple) and output else output
                 if tensors and isinstance(result, Tensor):
-                    calls.append(
-                        Call(name, module, tensors[0], result, len(tensors) == 1, args, kwargs)
-                    )
+                    is_plain = len(tensors) == 1
+                    calls.append(Call(name, module, tensors[0], result, is_plain, args, kwargs))
 
             stack.callback(module.register_forward_hook(keep, with_kwargs=True).remove)
         yield calls
@@ -129,7 +128,7 @@ def find_projections(
         if attention.outputs is None:
             raise _refusal(model, attention.layer, "the tap does not see the outputs of its heads")
         site = attention.block, attention.layer
-        outputs[site] = _joined(attention.outputs)
+        outputs[site] = attention.outputs.transpose(1, 2).flatten(2)  # `batch query head·neuron`
         shapes[site] = attention.outputs.shape[1], attention.outputs.shape[3]
 
     with torch.inference_mode(), recorded_calls(model.module) as calls:
@@ -139,16 +138,10 @@ def find_projections(
     chosen: dict[SiteKey, Call] = {}
     projections: dict[SiteKey, Projection] = {}
     for site, joined in outputs.items():
-        call = _outermost_affine(model, site, joined, calls)
-        chosen[site] = call
-        projections[site] = _projection(model, site, call, *shapes[site])
+        chosen[site] = _outermost_affine(model, site, joined, calls)
+        projections[site] = _projection(model, site, chosen[site], *shapes[site])
     _prove_only_route(model, inputs, reference, chosen)
     return projections
-
-
-def _joined(outputs: Tensor) -> Tensor:
-    """Concatenate heads: `batch query head·neuron`."""
-    return outputs.transpose(1, 2).flatten(2)
 
 
 def _outermost_affine(model: Model, site: SiteKey, joined: Tensor, calls: list[Call]) -> Call:
@@ -181,7 +174,7 @@ def _outermost_affine(model: Model, site: SiteKey, joined: Tensor, calls: list[C
 
 
 def _is_affine(call: Call) -> bool:
-    """Is f(x + y) − f(y) the same for every y, on captured activations and at other scales?"""
+    """True if f(x + y) − f(y) is the same for every y, on captured activations and scaled."""
     captured = call.given
     shuffled = captured.flip(1)
     with torch.inference_mode():
@@ -189,16 +182,14 @@ def _is_affine(call: Call) -> bool:
         pairs = ((captured, shuffled), (captured, -3 * shuffled), (8 * captured, captured))
         for left, right in pairs:
             both, first, second = (run_module(call.module, x) for x in (left + right, left, right))
-            size = float(first.abs().max()) + float(second.abs().max())
-            if not float((both - first - second + nothing).abs().max()) <= rel_tol_of(
-                captured.dtype
-            ) * max(size, 1e-6):
+            size = max(float(first.abs().max()) + float(second.abs().max()), 1e-6)
+            difference = float((both - first - second + nothing).abs().max())
+            if not difference <= _rel_tol(captured.dtype) * size:
                 return False
     return True
 
 
-def rel_tol_of(dtype: torch.dtype) -> float:
-    """Return the relative tolerance of a precision."""
+def _rel_tol(dtype: torch.dtype) -> float:
     return DTYPE_REL_TOLS.get(dtype, HALF_REL_TOL)
 
 
@@ -213,7 +204,7 @@ def _projection(model: Model, site: SiteKey, call: Call, n_heads: int, size: int
         computed = call.given.double().cpu().reshape(-1, width) @ weights + bias.cpu()
     size_of = max(float(expected.abs().max()), 1e-6)
     difference = float((computed - expected).abs().max())
-    if not difference <= rel_tol_of(call.given.dtype) * size_of:
+    if not difference <= _rel_tol(call.given.dtype) * size_of:
         raise _refusal(
             model,
             site[1],
@@ -242,7 +233,7 @@ def _prove_only_route(
     """
     changed = _held(model, inputs, chosen, list(chosen))
     size = max(float(reference.abs().max()), 1e-6)
-    allowed = rel_tol_of(model.module.dtype) * size
+    allowed = _rel_tol(model.module.dtype) * size
     leak = float((changed - reference).abs().max())
     if leak <= allowed:
         return
@@ -257,9 +248,8 @@ def _prove_only_route(
                 "module's output held fixed, the model's output still changes by "
                 f"{difference:.2g} of {size:.2g}",
             )
-    raise _refusal(
-        model, min(layer for _, layer in chosen), f"head outputs leak past it by {leak:.2g}"
-    )
+    first = min(layer for _, layer in chosen)
+    raise _refusal(model, first, f"head outputs leak past it by {leak:.2g}")
 
 
 def _held(
