@@ -131,7 +131,16 @@ class Collector:
         numbers = sorted(layers)
         chosen = [site for site in sites if site.layer in layers]
         by_layer = [layers[n] for n in numbers]
-        _share_groups(chosen, by_layer)
+        has_groups = len({(site.n_heads, site.n_groups) for site in chosen}) > 1
+        has_scores = any("scores" in kept for kept in by_layer)
+        for site, kept in zip(chosen, by_layer, strict=True):
+            if "visible" in kept and has_scores:  # all layers have scores, or none
+                keys = kept["keys"].repeat(site.n_heads // len(kept["keys"]), 0)
+                dots = kept["queries"] @ keys.swapaxes(1, 2) * site.scale
+                kept["scores"] = np.where(kept.pop("visible"), dots, -np.inf).astype(np.float32)
+            if has_groups:
+                for name in {"keys", "values"} & set(kept):
+                    kept[name] = kept[name].repeat(site.n_heads // len(kept[name]), 0)
         if any("sink_logits" in kept for kept in by_layer):  # -inf for layers without a sink
             for kept in by_layer:
                 none = np.full(kept["attention"].shape[:2], -np.inf, np.float32)
@@ -146,20 +155,6 @@ class Collector:
         n_heads = data.sizes["head"]
         groups = np.arange(n_heads) * data.sizes.get("group", n_heads) // n_heads
         return data.assign_coords(group_of_head=("head", groups))
-
-
-def _share_groups(sites: Sequence[Site], layers: Sequence[dict[str, np.ndarray]]) -> None:
-    """Repeat keys and values by head if groups differ; give scores to all layers or none."""
-    has_groups = len({(site.n_heads, site.n_groups) for site in sites}) > 1
-    has_scores = any("scores" in kept for kept in layers)
-    for site, kept in zip(sites, layers, strict=True):
-        if "visible" in kept and has_scores:
-            keys = kept["keys"].repeat(site.n_heads // len(kept["keys"]), 0)
-            dots = kept["queries"] @ keys.swapaxes(1, 2) * site.scale
-            kept["scores"] = np.where(kept.pop("visible"), dots, -np.inf).astype(np.float32)
-        if has_groups:
-            for name in {"keys", "values"} & set(kept):
-                kept[name] = kept[name].repeat(site.n_heads // len(kept[name]), 0)
 
 
 def _as_one(name: str, rows: Tensor) -> Tensor:

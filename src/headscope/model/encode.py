@@ -298,29 +298,24 @@ def _tokens(encoding: Any, index: int, text: str, pair: str | None, speller: Spe
             (0, 0) if is_special else span
             for span, is_special in zip(encoding["offset_mapping"][index], special, strict=True)
         )
+    segments = [0] * len(ids)
+    if pair is not None:
+        try:
+            numbers = encoding.sequence_ids(index)
+        except (AttributeError, ValueError):  # a tokenizer written in Python
+            kinds = encoding["token_type_ids"][index] if "token_type_ids" in encoding else segments
+            numbers = [int(kind == 1) for kind in kinds]
+        for position, number in enumerate(numbers):  # a special token is of the text before it
+            segments[position] = segments[position - 1] if number is None else number
     return Tokens(
         texts=(text,) if pair is None else (text, pair),
         tokens=tuple(speller.spell(ids)),
         ids=ids,
         special=special,
-        segments=(0,) * len(ids) if pair is None else _segments(encoding, index, len(ids)),
+        segments=tuple(segments),
         generated=(False,) * len(ids),
         offsets=offsets,
     )
-
-
-def _segments(encoding: Any, index: int, n: int) -> tuple[int, ...]:
-    """Return 0 or 1 for each token of a pair; a special token belongs to the text before it."""
-    try:
-        numbers = encoding.sequence_ids(index)
-    except (AttributeError, ValueError):  # a tokenizer written in Python
-        kinds = encoding["token_type_ids"][index] if "token_type_ids" in encoding else [0] * n
-        return tuple(int(kind == 1) for kind in kinds)
-    segments, current = [], 0
-    for number in numbers:
-        current = current if number is None else number
-        segments.append(current)
-    return tuple(segments)
 
 
 Messages = Sequence[Mapping[str, Any]]

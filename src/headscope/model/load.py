@@ -186,7 +186,12 @@ def load(
             example=example,
             processor=processor,
         )
-    torch_dtype = _dtype(dtype)
+    if not isinstance(dtype, torch.dtype) and dtype != "auto":
+        named = getattr(torch, str(dtype), None)
+        if not isinstance(named, torch.dtype) or not named.is_floating_point:
+            known = ["auto", "float32", "float64", "float16", "bfloat16"]
+            raise UnknownName.of("dtype", dtype, known)
+        dtype = named
     device = _device(device)
     found = _find(source, revision)
     options: HubOptions = {"trust_remote_code": trust_remote_code, **found.options}
@@ -195,7 +200,7 @@ def load(
             check_counts(PretrainedConfig.get_config_dict(found.location, **found.options)[0])
             config = AutoConfig.from_pretrained(found.location, **options)
             stored = read_headers(found.location, config, found.options, allow_pickle)
-            module, notes = _module(found.location, config, torch_dtype, options, stored)
+            module, notes = _module(found.location, config, dtype, options, stored)
         if processor is None and takes_media(module):
             processor = _processor(found.location, options)
         tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(found.location, options)
@@ -254,10 +259,17 @@ def _find(source: str | Path, revision: str | None) -> _ModelSource:
         packaged = PACKAGED[source]
         if packaged.installed_version() is None:
             return _instead(packaged, revision)
-        location = str(_packaged_folder(packaged))
+        files = packaged.verified_files()
+        first = next(iter(files.values()))
+        folder = first.parent
+        if packaged.form != "transformers":
+            convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
+            digest = packaged.files[first.name][:12]
+            target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest}"
+            folder = converted(first, target, convert, report=_LOG.warning)
         origin = f"packaged in {packaged.distribution} {packaged.version}"
         local: HubOptions = {"local_files_only": True}
-        return _ModelSource(location, packaged.title, origin, local, (packaged.notes,))
+        return _ModelSource(str(folder), packaged.title, origin, local, (packaged.notes,))
     folder = Path(source)
     try:
         is_folder = folder.is_dir()
@@ -297,17 +309,6 @@ def _on_hub(name: str, revision: str | None) -> _ModelSource:
     return _ModelSource(name, name, f"hub at {revision}" if revision else "hub", options)
 
 
-def _packaged_folder(packaged: PackagedModel) -> Path:
-    files = packaged.verified_files()
-    first = next(iter(files.values()))
-    if packaged.form == "transformers":
-        return first.parent
-    convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
-    digest = packaged.files[first.name][:12]
-    target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest}"
-    return converted(first, target, convert, report=_LOG.warning)
-
-
 def _device(device: str | torch.device | None) -> torch.device:
     """Return the device after a test allocation; default: a GPU or the CPU."""
     try:
@@ -316,15 +317,6 @@ def _device(device: str | torch.device | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # torch raises either
         raise InputError(f"Cannot run on device {str(device)!r}: {error}") from None
     return chosen
-
-
-def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
-    if isinstance(dtype, torch.dtype) or dtype == "auto":
-        return dtype
-    named = getattr(torch, str(dtype), None)
-    if not isinstance(named, torch.dtype) or not named.is_floating_point:
-        raise UnknownName.of("dtype", dtype, ["auto", "float32", "float64", "float16", "bfloat16"])
-    return named
 
 
 def _module(

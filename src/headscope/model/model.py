@@ -15,10 +15,11 @@ from headscope.model.edits import Edit, check_edit
 from headscope.model.encode import Messages, is_chat
 from headscope.model.identity import structure_of, weights_version
 from headscope.model.info import ModelInfo, Objective, describe, is_language_model, model_facts
+from headscope.model.logits import read_predictions
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tapped import Checks, TappedModule
 from headscope.model.trace_media import trace_media
-from headscope.model.tracing import TraceOptions, trace_inputs, trace_text
+from headscope.model.tracing import TraceOptions, encode_for, trace_inputs, trace_text
 from headscope.notebook import facts_table
 from headscope.results.effect_data import Gradients
 from headscope.results.predictions import Predictions
@@ -197,9 +198,14 @@ class Model(TappedModule):
         Raises:
             MissingObjective: the model is a plain encoder, which predicts nothing.
         """
-        from headscope.model.tracing import predict_text
-
-        return predict_text(self, text, pair, target, generate)
+        self.require_objective("A prediction")
+        _, stacks, inputs = encode_for(
+            self, text, pair, target=target, generate=generate, truncate=True
+        )
+        predictions = read_predictions(self, self.run(inputs), stacks)
+        if predictions is None:
+            raise MissingObjective(f"{self.info.architecture} returned no logits for its tokens.")
+        return predictions
 
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
@@ -283,10 +289,7 @@ class Model(TappedModule):
         return self.info.objective
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the model for another process, with the edits in effect for all its threads.
-
-        The self-check runs again on another machine or with other libraries.
-        """
+        """Pickle the model and its edits; another machine or library repeats the self-check."""
         make = functools.partial(
             Model,
             structure_of(self.module),

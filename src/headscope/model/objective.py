@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Attention, LayerReader
+from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, MissingObjective
 from headscope.model.collect import to_numpy
 from headscope.model.logits import find_answer, label_names
@@ -31,9 +30,6 @@ from headscope.model.tap.sites import Site
 from headscope.model.tracing import encode_for
 from headscope.results.effect_data import Gradients
 from headscope.text.tokens import Tokens
-
-if TYPE_CHECKING:
-    from headscope.attention import BlockName
 
 NOTHING = -100
 """Label of a position without a prediction, as in PyTorch's cross-entropy."""
@@ -60,9 +56,7 @@ def target_labels(
             return torch.full((len(is_text), 1), answer)
     if answer is None:
         assert objective in ("label", "token_label")
-        with torch.inference_mode(), model.tapped(returns_weights=False):
-            logits: Tensor = model.module(**model.to_device(inputs)).logits
-        best = logits.argmax(-1).cpu()  # outside, so that autograd may keep it
+        best = model.run(inputs)["logits"].argmax(-1).cpu()
         return best[:, None] if objective == "label" else torch.where(is_text, best, NOTHING)
     if objective == "token_label":
         return torch.where(is_text, answer, NOTHING)

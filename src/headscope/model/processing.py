@@ -29,10 +29,7 @@ SOUND = "a recording: the name of a WAV file, samples, or (samples, rate)"
 
 
 def read_image(image: object) -> Image.Image:
-    """Read an image as RGB from a file name, a Pillow image or an array.
-
-    An array is `row column [color]`, in bytes or shares of 1.
-    """
+    """Read an image as RGB: a file, a Pillow image, or an array of bytes or shares of 1."""
     if isinstance(image, Image.Image):
         return _in_colors(image)
     if isinstance(image, str | os.PathLike):
@@ -162,10 +159,7 @@ def takes_media(module: torch.nn.Module) -> bool:
 
 
 def check_placeholders(model: Model, inputs: Mapping[str, object]) -> None:
-    """Raise InputError for placeholder ids without an image or a recording.
-
-    The model would read the placeholder as a word.
-    """
+    """Raise InputError for placeholder ids without media: the model would read them as words."""
     ids = inputs.get("input_ids")
     if not isinstance(ids, Tensor) or any(
         value.is_floating_point() if isinstance(value, Tensor) else isinstance(value, list)

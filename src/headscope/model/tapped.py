@@ -165,15 +165,12 @@ class TappedModule:
     def run(
         self,
         inputs: Mapping[str, object],
-        reader: LayerReader,
+        reader: LayerReader | None = None,
         *,
         scores: bool = False,
         **options: object,
     ) -> ModelOutput:
-        """Run one forward pass without gradients and pass each layer's attention to `reader`.
-
-        At most one layer's attention is in memory. Returns the model's output.
-        """
+        """Run one forward pass without gradients; `reader` gets each layer's attention in turn."""
         to_device = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
             to_device = uncached(self.module) | to_device

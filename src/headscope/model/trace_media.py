@@ -231,7 +231,13 @@ def trace_media(
             f"{model.name} cannot read a recording of {len(media.sound)} samples "
             f"({seconds:.4f} s): it is too short ({error})."
         ) from error
-    stacks = _text_stacks(model, trace, inputs, n_given)
+    stacks = {}
+    for stack, name in IDS_OF_STACK.items():
+        ids, numbered = inputs.get(name), trace.stack_tokens.get(stack)
+        if model.tokenizer and ids is not None and numbered and ids.shape[1] == len(numbered):
+            listed = ids[0].tolist()
+            start = decoded_tokens(model.tokenizer, listed[:n_given])
+            stacks[stack] = decoded_tokens(model.tokenizer, listed, start=start, is_generated=True)
     stacks |= _image_stacks(model, trace, inputs, stacks, media)
     for tower, frames in _frames(model, trace, inputs, media).items():
         stacks[tower] = _frame_tokens(frames, seconds)
@@ -276,21 +282,6 @@ def _with_decoder(
         for name, value in inputs.items()
     }
     return longer | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, prompt.shape[1]
-
-
-def _text_stacks(
-    model: Model, trace: Trace, inputs: Mapping[str, Tensor], n_given: int
-) -> dict[str, Tokens]:
-    """Return the tokens of the stacks that read ids, with generated ones marked."""
-    stacks = {}
-    for stack, name in IDS_OF_STACK.items():
-        ids = inputs.get(name)
-        numbered = trace.stack_tokens.get(stack)
-        if model.tokenizer and ids is not None and numbered and ids.shape[1] == len(numbered):
-            listed = ids[0].tolist()
-            start = decoded_tokens(model.tokenizer, listed[:n_given])
-            stacks[stack] = decoded_tokens(model.tokenizer, listed, start=start, is_generated=True)
-    return stacks
 
 
 def _tower(trace: Trace, name: BlockName, stacks: Container[str]) -> BlockName | None:

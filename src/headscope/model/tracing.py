@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import HeadscopeError, InputError, MissingObjective
+from headscope.errors import HeadscopeError, InputError
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.edits import Edit, describe_edits
 from headscope.model.encode import (
@@ -37,7 +37,6 @@ from headscope.model.tap.forward_pass import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
 from headscope.model.weight_files import quiet
-from headscope.results.predictions import Predictions
 from headscope.results.trace import Trace, is_weighed
 from headscope.text.tokens import Tokens
 
@@ -110,22 +109,6 @@ def trace_text(
         model, text, pair, target=target, generate=options.generate, truncate=options.truncate
     )
     return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
-
-
-def predict_text(
-    model: Model, text: str, pair: str | None, target: str | None, generate: int
-) -> Predictions:
-    """See `Model.predict`."""
-    model.require_objective("A prediction")
-    _, stacks, inputs = encode_for(
-        model, text, pair, target=target, generate=generate, truncate=True
-    )
-    with torch.inference_mode(), model.tapped(returns_weights=False):
-        outputs = model.module(**model.to_device(inputs))
-    predictions = read_predictions(model, outputs, stacks)
-    if predictions is None:
-        raise MissingObjective(f"{model.info.architecture} returned no logits for its tokens.")
-    return predictions
 
 
 def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptions) -> Trace:
@@ -241,17 +224,18 @@ def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
     tokenizer = model.require_tokenizer()
+    prompt = encoded.tensors(tokenizer)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    ids = let_write(model, encoded.tensors(tokenizer), n, pad_token_id=pad)
+    ids = let_write(model, prompt, n, pad_token_id=pad)
     written: list[int] = ids[0].tolist()
     if "decoder" in model.info.blocks:
         start = decoded_tokens(tokenizer, written[:1])
         tokens = decoded_tokens(tokenizer, written, start=start, is_generated=True)
         stacks = {"encoder": encoded.tokens, "decoder": tokens}
-        return stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
+        return stacks, prompt | {"decoder_input_ids": ids}
     tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    kinds = encoded.tensors(tokenizer).get("token_type_ids")
+    kinds = prompt.get("token_type_ids")
     if kinds is not None:  # generated tokens have the last kind, as in `generate`
         more = kinds[:, -1:].expand(-1, ids.shape[1] - kinds.shape[1])
         inputs["token_type_ids"] = torch.cat([kinds, more], 1)

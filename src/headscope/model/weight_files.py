@@ -126,7 +126,8 @@ def read_headers(
             for part in _parts(location, path, options):
                 shapes |= read_shapes(part)
             weights = sum(math.prod(shape) for shape in shapes.values())
-            return WeightHeaders(weights * (MAX_PACKED if _is_quantized(config) else 1), shapes)
+            is_quantized = getattr(config, "quantization_config", None) is not None
+            return WeightHeaders(weights * (MAX_PACKED if is_quantized else 1), shapes)
     pickles = (PICKLED, PICKLED_INDEX) if allow_pickle or Path(location).is_dir() else ()
     for name in pickles:
         if (path := _file(location, name, options)) is None:
@@ -145,10 +146,6 @@ def read_headers(
         "model.save_pretrained writes them."
         + ("" if allow_pickle else " Pickled weights (.bin) are read only if allow_pickle is set.")
     )
-
-
-def _is_quantized(config: PretrainedConfig) -> bool:
-    return getattr(config, "quantization_config", None) is not None
 
 
 def _file(location: str, name: str, options: HubOptions) -> Path | None:
@@ -185,11 +182,7 @@ def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a safetensors file's tensors, after checking that it is complete.
-
-    Raises:
-        ModelError: the file is cut, too long, or not a safetensors file.
-    """
+    """Return the shapes of a file's tensors; raise ModelError unless it is whole safetensors."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -229,7 +222,7 @@ def check_sizes(model_class: Any, config: PretrainedConfig, stored: WeightHeader
         raise
     except Exception:  # transformers reports this error when it loads
         return
-    if _is_quantized(config):
+    if getattr(config, "quantization_config", None) is not None:
         return
     expected = module.state_dict()
     prefix = f"{module.base_model_prefix}."

@@ -142,11 +142,7 @@ class EndToEndCheck:
     recordings: Mapping[Site, Recording]
 
     def prove(self) -> None:
-        """Read and edit the model through the tap.
-
-        Raises:
-            TapUnsupported: a weight differs from its recording, or an edit has no effect.
-        """
+        """Read and edit the model through the tap; raise TapUnsupported if either fails."""
         read: Counter[Site] = Counter()
 
         def compare(attention: Attention) -> None:
@@ -501,24 +497,20 @@ def _whole_stacks(found: _Found, n_rows: int) -> list[Match]:
     matches = list(found.matches)
     for block in dict.fromkeys(match.block for match in matches):
         group = [match for match in matches if match.block == block]
-        if _is_square(group, None if is_tower(block) else n_rows):
+        shapes = {match.recording.weights.shape for match in group}
+        # All maps of a block have the same queries and keys: no windows, no pooling.
+        if len({(shape[0], *shape[2:]) for shape in shapes}) == 1 and all(
+            len(shape) == 4
+            and (is_tower(block) or shape[0] == n_rows)
+            and (block == "cross" or shape[2] == shape[3])
+            for shape in shapes
+        ):
             continue
         if not is_tower(block):
             return []
         matches = [match for match in matches if match.block != block]
         found.left += [match.recording for match in group]
     return matches
-
-
-def _is_square(matches: Sequence[Match], n_rows: int | None) -> bool:
-    """True if all maps of a block have the same queries and keys (no windows, no pooling)."""
-    shapes = {match.recording.weights.shape for match in matches}
-    return len({(shape[0], *shape[2:]) for shape in shapes}) == 1 and all(
-        len(shape) == 4
-        and n_rows in (None, shape[0])
-        and (matches[0].block == "cross" or shape[2] == shape[3])
-        for shape in shapes
-    )
 
 
 def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]]:

@@ -304,10 +304,7 @@ class _InterfaceEdits(Hooks):
 
 
 class _FoldedEdits(Hooks):
-    """All edits on the fallback route, whose tensors may have `batch·head` on one axis.
-
-    `calls` are participants by computation; other computations are not edited.
-    """
+    """Edits by computation on the fallback route; tensors may have `batch·head` on one axis."""
 
     def __init__(self, calls: dict[int, Participants]) -> None:
         self.calls = calls
@@ -358,13 +355,10 @@ def _inputs(
 
     The bound sites' own root comes first. A base model may run alone: then another root counts.
     """
-    own_block = sites[bound_sites][computation].block
-    if bound_sites.inputs is not None:
-        return bound_sites.inputs, own_block
-    for other, others_sites in sites.items():
-        if other.inputs is not None and computation in others_sites:
-            return other.inputs, others_sites[computation].block
-    return ForwardInputs(n_past=bound_sites.n_past), own_block
+    for other in (bound_sites, *sites):
+        if other.inputs is not None and computation in sites[other]:
+            return other.inputs, sites[other][computation].block
+    return ForwardInputs(n_past=bound_sites.n_past), sites[bound_sites][computation].block
 
 
 def _read(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -51,13 +51,7 @@ def recorded_calls(root: nn.Module) -> Iterator[list[Call]]:
     with ExitStack() as stack:
         for name, module in root.named_modules():
 
-            def keep(
-                module: nn.Module,
-                args: tuple[object, ...],
-                kwargs: dict[str, object],
-                output: object,
-                name: str = name,
-            ) -> None:
+            def keep(module: Any, args: Any, kwargs: Any, output: object, name: str = name) -> None:
                 tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
                 result = output[0] if isinstance(output, tuple) and output else output
                 if tensors and isinstance(result, Tensor):
@@ -115,21 +109,14 @@ class Projection:
 def find_projections(
     model: Model, example: Mapping[str, object] | None = None
 ) -> dict[SiteKey, Projection]:
-    """Find and prove the output projection of every layer.
-
-    `example` has inputs if `examples` cannot make them. Raises TapUnsupported with what was seen
-    if a layer has no proven projection.
-    """
+    """Find and prove the output projection of every layer; TapUnsupported if one is unproven."""
     inputs = dict(example or next(examples(model.module)))
     outputs: dict[SiteKey, Tensor] = {}
-    shapes: dict[SiteKey, tuple[int, int]] = {}
 
     def read(attention: Attention) -> None:
         if attention.outputs is None:
             raise _refusal(model, attention.layer, "the tap does not see the outputs of its heads")
-        site = attention.block, attention.layer
-        outputs[site] = attention.outputs.transpose(1, 2).flatten(2)  # `batch query head·neuron`
-        shapes[site] = attention.outputs.shape[1], attention.outputs.shape[3]
+        outputs[attention.block, attention.layer] = attention.outputs
 
     with torch.inference_mode(), recorded_calls(model.module) as calls:
         with model.tapped(read):
@@ -137,9 +124,10 @@ def find_projections(
         reference = main_output(result).double()
     chosen: dict[SiteKey, Call] = {}
     projections: dict[SiteKey, Projection] = {}
-    for site, joined in outputs.items():
+    for site, by_head in outputs.items():
+        joined = by_head.transpose(1, 2).flatten(2)  # `batch query head·neuron`
         chosen[site] = _outermost_affine(model, site, joined, calls)
-        projections[site] = _projection(model, site, chosen[site], *shapes[site])
+        projections[site] = _projection(model, site, chosen[site], *by_head.shape[1::2])
     _prove_only_route(model, inputs, reference, chosen)
     return projections
 
@@ -227,10 +215,7 @@ class _HalveAll(Edit):
 def _prove_only_route(
     model: Model, inputs: Mapping[str, object], reference: Tensor, chosen: Mapping[SiteKey, Call]
 ) -> None:
-    """Prove that head outputs do not reach the model's output if all projections are held fixed.
-
-    A gate that reads them would be another route.
-    """
+    """Prove that head outputs reach the model's output only through the projections (no gate)."""
     changed = _held(model, inputs, chosen, list(chosen))
     size = max(float(reference.abs().max()), 1e-6)
     allowed = _rel_tol(model.module.dtype) * size
@@ -256,24 +241,21 @@ def _held(
     model: Model, inputs: Mapping[str, object], chosen: Mapping[SiteKey, Call], sites: list[SiteKey]
 ) -> Tensor:
     """Return the model's output with the heads of these layers halved, their projections held."""
-    outputs: dict[int, list[Tensor]] = {}
+    outputs: dict[nn.Module, list[Tensor]] = {}
     for site in sites:
-        call = chosen[site]
-        outputs.setdefault(id(call.module), []).append(call.returned)
+        outputs.setdefault(chosen[site].module, []).append(chosen[site].returned)
     edits = tuple(_HalveAll(block=block, layer=layer, head=0) for block, layer in sites)
     with torch.inference_mode(), ExitStack() as stack:
-        for call in {id(chosen[site].module): chosen[site] for site in sites}.values():
-            queue = iter(outputs[id(call.module)])
+        for module, held in outputs.items():
+            queue = iter(held)
 
-            def hold(
-                _module: nn.Module, _args: object, output: object, queue: Iterator[Tensor] = queue
-            ) -> object:
-                held = next(queue, None)
-                if held is None:
+            def hold(_: object, _args: object, output: object, queue: Any = queue) -> object:
+                fixed = next(queue, None)
+                if fixed is None:
                     return output
-                return (held, *output[1:]) if isinstance(output, tuple) else held
+                return (fixed, *output[1:]) if isinstance(output, tuple) else fixed
 
-            stack.callback(call.module.register_forward_hook(hold).remove)
+            stack.callback(module.register_forward_hook(hold).remove)
         stack.enter_context(model.attached(Attachment(edits=edits)))
         return main_output(model.module(**model.to_device(inputs))).double()
 

@@ -38,10 +38,7 @@ from headscope.model.tap.watch import (
 
 @dataclass(slots=True)
 class Recording:
-    """One recorded attention computation.
-
-    Vectors are as `attention.Attention` has them, or with `batch·head` on one axis.
-    """
+    """One recorded attention computation; vectors may have `batch·head` on one axis."""
 
     module: str
     occurrence: int
@@ -80,11 +77,7 @@ class _Count(TorchFunctionMode):
         self.n = 0
 
     def __torch_function__(
-        self,
-        func: TorchFunction,
-        types: Sequence[type],
-        args: Args = (),
-        kwargs: Kwargs | None = None,
+        self, func: TorchFunction, types: object, args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         result = func(*args, **(kwargs or {}))
         self.n += func in (SDPA, MANY_HEADS) or (func in SOFTMAX and result.ndim >= 3)
@@ -191,10 +184,7 @@ def is_close(difference: float, size: float = 1.0) -> bool:
 def match_maps(
     reference: Mapping[BlockName, Sequence[Tensor]], recordings: Sequence[Recording]
 ) -> tuple[list[Match], list[Recording]] | None:
-    """Match each reference map to the recording with equal values.
-
-    Returns the matches and the recordings left over, or None if a map has no recording.
-    """
+    """Match maps to recordings by value; return matches and the rest, None if a map is missing."""
     left = list(recordings)
     matches = []
     for block, maps in reference.items():
@@ -263,7 +253,12 @@ def proved_site(match: Match, layer: int) -> Site:
     """Return the site of a match with all properties that its recording proves."""
     recording = match.recording
     n_heads = int(recording.weights.shape[1])
-    query, key = _pair(recording, n_heads)
+    n_queries, n_keys = recording.weights.shape[-2:]
+    query, key = recording.query, recording.key
+    if query is None or query.ndim != 4 or query.shape[1:3] != (n_heads, n_queries):
+        query = key = None
+    if key is None or key.ndim != 4 or n_heads % key.shape[1] or key.shape[2] != n_keys:
+        query = key = None
     value = _proved_value(recording, n_heads) if not match.copies else None
     fitted, is_all = _fit_scale(recording, query, key)
     scale = recording.scale if recording.scale is not None else fitted
@@ -296,28 +291,16 @@ def is_causal(weights: Tensor) -> bool:
     return n_queries == n_keys and n_keys > 1 and not bool(weights.triu(1).any())
 
 
-def _pair(recording: Recording, n_heads: int) -> tuple[Tensor | None, Tensor | None]:
-    """Return queries and keys if they have a head axis."""
-    query, key = recording.query, recording.key
-    if query is None or key is None or query.ndim != 4 or key.ndim != 4:
-        return None, None
-    fits = query.shape[1] == n_heads and n_heads % key.shape[1] == 0
-    n_queries, n_keys = recording.weights.shape[-2:]
-    fits = fits and query.shape[2] == n_queries and key.shape[2] == n_keys
-    return (query, key) if fits else (None, None)
-
-
 def _proved_value(recording: Recording, n_heads: int) -> Tensor | None:
     """Return the values if weights times values equal the head outputs."""
-    value, output = recording.value, recording.output
+    value, output, weights = recording.value, recording.output, recording.weights
     if value is None or value.ndim != 4 or n_heads % value.shape[1]:
         return None
-    if output is None or output.ndim != 4 or recording.weights.shape[-1] != value.shape[2]:
+    if output is None or output.ndim != 4 or weights.shape[-1] != value.shape[2]:
         return None
-    computed = recording.weights.double() @ repeated(value, n_heads).double()
-    if computed.shape != output.shape:
-        return None
-    return value if _are_close(computed, output) else None
+    computed = weights.double() @ repeated(value, n_heads).double()
+    is_proved = computed.shape == output.shape and _are_close(computed, output)
+    return value if is_proved else None
 
 
 def _softmax_is_weights(recording: Recording) -> bool:
@@ -352,10 +335,8 @@ def _fit_scale(
     dots = query.double() @ repeated(key, query.shape[1]).double().transpose(-1, -2)
     scores = scores.double()
     seen = (weights > 0).all(0)
-    if len(scores) > 1:
-        x, y = (dots[0] - dots[1])[seen], (scores[0] - scores[1])[seen]
-    else:
-        x, y = dots[0][seen], scores[0][seen]
+    x, y = (t[0] - t[1] if len(t) > 1 else t[0] for t in (dots, scores))
+    x, y = x[seen], y[seen]
     if x.square().sum() == 0:
         return None, False
     scale = float((x @ y) / (x @ x))

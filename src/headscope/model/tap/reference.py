@@ -49,11 +49,7 @@ class ReferenceMaps:
 
 
 def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
-    """Run the model with `output_attentions=True`.
-
-    Raises:
-        TapUnsupported: the model does not run on these inputs.
-    """
+    """Run the model with `output_attentions=True`; raise TapUnsupported if it does not run."""
     calls: ModuleCalls = {}
     try:
         with ExitStack() as stack:

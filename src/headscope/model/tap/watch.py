@@ -88,10 +88,7 @@ def unfold(tensor: MaybeTensor, n_heads: int) -> MaybeTensor:
 
 
 class Hooks:
-    """Replacements for the tensors of a computation; the base class keeps them all.
-
-    The first argument is the index of the softmax within the watched call.
-    """
+    """Replacements for tensors, none here. `computation` numbers the softmaxes of a call."""
 
     def factors(self, computation: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Replace queries (`… query neuron`) and keys (`… neuron key`) before their product."""
@@ -142,11 +139,7 @@ class Watch(TorchFunctionMode):
         """Frame whose return ends the watch, if no `with` block does."""
 
     def __torch_function__(
-        self,
-        func: TorchFunction,
-        types: Sequence[type],
-        args: Args = (),
-        kwargs: Kwargs | None = None,
+        self, func: TorchFunction, types: object, args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         kwargs = kwargs or {}
         if func not in STEPS or self._is_over():
@@ -207,11 +200,7 @@ class Watch(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        """Compute PyTorch's fused attention step by step, so that its weights are visible.
-
-        Follows the reference implementation in the documentation of
-        `torch.nn.functional.scaled_dot_product_attention`.
-        """
+        """Compute fused attention step by step, as torch's documentation defines it."""
         computation, hooks = len(self.steps), self.hooks
         query, transposed = hooks.factors(computation, query, key.transpose(-2, -1))
         value = hooks.value(computation, value)
@@ -248,17 +237,21 @@ def watching(
     `start` creates the watch of a call, or None to skip the call. `finish` is called after the call
     has returned, not after it raised.
     """
-    calls = _Calls()
+    running = threading.local()
+
+    def watches() -> list[Watch | None]:  # of this thread's running calls of the module
+        kept: list[Watch | None] = running.__dict__.setdefault("watches", [])
+        return kept
 
     def enter(*_: object) -> None:
         watch = start()
         if watch is not None:
             watch.frame = sys._getframe(1)
             watch.__enter__()  # type: ignore[no-untyped-call]
-        calls.under_way.append(watch)
+        watches().append(watch)
 
     def leave(_module: nn.Module, _args: object, result: object) -> None:
-        watch = calls.under_way.pop() if calls.under_way else None
+        watch = watches().pop() if watches() else None
         if watch is not None:
             watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             watch.frame = None
@@ -298,13 +291,6 @@ _many_heads = FunctionType(
 )
 """Copy of `multi_head_attention_forward` whose steps a mode sees. The original goes to the mode as
 a whole and then runs without it."""
-
-
-class _Calls(threading.local):
-    """Watches of a module's running calls in this thread."""
-
-    def __init__(self) -> None:
-        self.under_way: list[Watch | None] = []
 
 
 def _is_weights(left: Tensor, steps: Steps) -> bool:
