@@ -142,10 +142,12 @@ def encode_texts(
     encoded: dict[int, Encoded] = {}
 
     def call(rows: Sequence[int], is_pair: bool, **options: object) -> Any:
-        columns: list[Any] = [[column[i] for i in rows] for column in (texts, pairs)[: 1 + is_pair]]
+        columns: list[Any] = [[texts[row] for row in rows]]
+        if is_pair:
+            columns.append([pairs[row] for row in rows])
         return tokenizer(
             *([] if as_target else columns),
-            **({"text_target": columns[0]} if as_target else {}),
+            text_target=columns[0] if as_target else None,
             return_special_tokens_mask=True,
             return_offsets_mapping=tokenizer.is_fast,
             return_attention_mask=False,
@@ -349,16 +351,11 @@ def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
     are tried too. Raises InputError if the template rejects the messages.
     """
     plain = [dict(message) for message in messages]
-    forms = [plain]
-    if takes_parts:
-        forms += [
-            [
-                m | {"content": [{"type": "text", "text": m["content"]}]}
-                if isinstance(m.get("content"), str)
-                else m
-                for m in plain
-            ]
-        ]
+    in_parts = [dict(message) for message in messages]
+    for message in in_parts:
+        if isinstance(message.get("content"), str):
+            message["content"] = [{"type": "text", "text": message["content"]}]
+    forms = [plain, in_parts] if takes_parts else [plain]
     written: list[str] = []
     refusal: Exception | None = None
     for chat in forms:
