@@ -75,7 +75,7 @@ def test_llava_knows_the_patches_behind_its_projector() -> None:
 def test_llava_attention_is_the_official_one() -> None:
     model = zoo.llava()
     trace = model.trace("the cat", image=zoo.picture())
-    inputs = prepare(model, "the cat", zoo.picture(), None).inputs
+    inputs, _ = prepare(model, "the cat", zoo.picture(), None)
     module = model.module
     implementation = module.config._attn_implementation
     module.set_attn_implementation("eager")
@@ -94,7 +94,7 @@ def test_patches_are_found_by_value_not_by_order(change: str) -> None:
     """Behind a projector that turns its tokens around, they are found turned around; behind one
     that mixes them all (as a resampler does), none is a patch."""
     model = zoo.llava()
-    inputs = prepare(model, "the cat", zoo.picture(), None).inputs
+    inputs, _ = prepare(model, "the cat", zoo.picture(), None)
 
     def alter(module: object, args: object, output: torch.Tensor) -> torch.Tensor:
         return output.flip(-2) if change == "reversed" else output + output.sum(-2, keepdim=True)

@@ -78,7 +78,7 @@ def test_a_target_is_read_as_it_was_written(whisper: Model, recording: Path, spo
 def test_cross_attention_is_the_official_one(
     whisper: Model, recording: Path, spoken: Trace
 ) -> None:
-    inputs = prepare(whisper, None, None, recording).inputs
+    inputs, _ = prepare(whisper, None, None, recording)
     ids = torch.tensor([spoken.decoder.query_tokens.ids])
     implementation = whisper.module.config._attn_implementation
     whisper.module.set_attn_implementation("eager")

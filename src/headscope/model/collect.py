@@ -35,6 +35,13 @@ class Collector:
 
     A tower may cut one input into several rows (the tiles of an image). These are joined: each
     row's tokens attend among themselves, and their attention to other rows is 0.
+
+    Args:
+        wiring: wiring of the forward pass.
+        vectors: keep queries, keys, values and outputs.
+        scores: keep the scores: always, never, or only if they are more than `scale · q·k`.
+            Otherwise the mask is kept.
+        layers: keep only these.
     """
 
     def __init__(
@@ -45,15 +52,6 @@ class Collector:
         scores: bool | None = None,
         layers: Collection[int] | None = None,
     ) -> None:
-        """Create a collector.
-
-        Args:
-            wiring: wiring of the forward pass.
-            vectors: keep queries, keys, values and outputs.
-            scores: keep the scores: always, never, or only if they are more than `scale · q·k`.
-                Otherwise the mask is kept.
-            layers: keep only these.
-        """
         self._wiring = wiring
         self._kept_layers = layers
         self._names = [*VECTORS, "sink_logits"] if vectors else ["sink_logits"]
@@ -65,7 +63,7 @@ class Collector:
 
     @property
     def needs_scores(self) -> bool:
-        """Does the collector need scores from the tap?"""
+        """True if the collector needs scores from the tap."""
         return self._has_vectors or bool(self._scores)
 
     def __call__(self, attention: Attention) -> None:
@@ -112,8 +110,9 @@ class Collector:
         first = next(iter(self._layers[block].values()))["attention"]
         return first.shape[1], first.shape[2]
 
-    def blocks(self, wiring: Wiring, stack_tokens: dict[str, Tokens]) -> dict[str, Block]:
+    def blocks(self, stack_tokens: dict[str, Tokens]) -> dict[str, Block]:
         """Return the blocks of a trace."""
+        wiring = self._wiring
         return {
             name: Block(
                 name,
@@ -132,40 +131,30 @@ class Collector:
         numbers = sorted(layers)
         chosen = [site for site in sites if site.layer in layers]
         by_layer = [layers[n] for n in numbers]
-        _share_groups(chosen, by_layer)
+        has_groups = len({(site.n_heads, site.n_groups) for site in chosen}) > 1
+        has_scores = any("scores" in kept for kept in by_layer)
+        for site, kept in zip(chosen, by_layer, strict=True):
+            if "visible" in kept and has_scores:  # all layers have scores, or none
+                keys = kept["keys"].repeat(site.n_heads // len(kept["keys"]), 0)
+                dots = kept["queries"] @ keys.swapaxes(1, 2) * site.scale
+                kept["scores"] = np.where(kept.pop("visible"), dots, -np.inf).astype(np.float32)
+            if has_groups:
+                for name in {"keys", "values"} & set(kept):
+                    kept[name] = kept[name].repeat(site.n_heads // len(kept[name]), 0)
         if any("sink_logits" in kept for kept in by_layer):  # -inf for layers without a sink
             for kept in by_layer:
-                kept.setdefault(
-                    "sink_logits", np.full(kept["attention"].shape[:2], -np.inf, np.float32)
-                )
+                none = np.full(kept["attention"].shape[:2], -np.inf, np.float32)
+                kept.setdefault("sink_logits", none)
         data = attention_dataset(_stack([kept["attention"] for kept in by_layer]), numbers)
         for name in ("visible", "scores", *self._names):
             arrays = [kept[name] for kept in by_layer if name in kept]
             if len(arrays) == len(numbers):
                 data[name] = (DIMENSIONS.get(name, VISIBLE), _stack(arrays))
-        data["scale"] = (
-            "layer",
-            np.array([np.nan if site.scale is None else site.scale for site in chosen]),
-        )
+        scales = [np.nan if site.scale is None else site.scale for site in chosen]
+        data["scale"] = ("layer", np.array(scales))
         n_heads = data.sizes["head"]
-        n_groups = data.sizes.get("group", n_heads)
-        groups = np.arange(n_heads) * n_groups // n_heads
+        groups = np.arange(n_heads) * data.sizes.get("group", n_heads) // n_heads
         return data.assign_coords(group_of_head=("head", groups))
-
-
-def _share_groups(sites: Sequence[Site], layers: Sequence[dict[str, np.ndarray]]) -> None:
-    """Repeat keys and values by head if groups differ; give scores to all layers or none."""
-    for site, kept in zip(sites, layers, strict=True):
-        if "visible" in kept and any("scores" in other for other in layers):
-            keys = kept["keys"].repeat(site.n_heads // len(kept["keys"]), 0)
-            dots = kept["queries"] @ keys.swapaxes(1, 2) * site.scale
-            kept["scores"] = np.where(kept.pop("visible"), dots, -np.inf).astype(np.float32)
-    if len({(site.n_heads, site.n_groups) for site in sites}) == 1:
-        return
-    for site, kept in zip(sites, layers, strict=True):
-        for name in ("keys", "values"):
-            if name in kept:
-                kept[name] = kept[name].repeat(site.n_heads // len(kept[name]), 0)
 
 
 def _as_one(name: str, rows: Tensor) -> Tensor:

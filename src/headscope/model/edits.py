@@ -50,7 +50,7 @@ class Edit:
     block: BlockName | None = None
 
     def touches(self, site: Site, main_block: BlockName) -> bool:
-        """Does this edit apply at `site`?"""
+        """True if this edit applies at `site`."""
         return self.layer == site.layer and (self.block or main_block) == site.block
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
@@ -240,11 +240,8 @@ def check_edit(edit: Edit, wiring: Wiring) -> None:
                 f"Query {future[0][0]} cannot attend to key {future[0][1]}: this attention is "
                 "causal, and the key comes later."
             )
-    if isinstance(edit, ScaleNeurons):
-        _check_neurons(edit, site)
-
-
-def _check_neurons(edit: ScaleNeurons, site: Site) -> None:
+    if not isinstance(edit, ScaleNeurons):
+        return
     name = f"L{site.layer} H{edit.head}"
     size = site.value_size if edit.of == "value" else site.head_size
     if size is None or (edit.of != "value" and not site.can_edit_vectors):

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeGuard
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from headscope.errors import InputError, TruncationWarning, warn
 from headscope.text.splitting import split_words
@@ -73,25 +74,21 @@ def readable(tokens: Sequence[str], spelling: Spelling, special: Collection[str]
     """Return vocabulary strings as text; special tokens stay the same."""
     if spelling == "plain":
         return list(tokens)
-    spell = _from_bytes if spelling == "bytes" else _from_metaspace
-    return [token if token in special else spell(token) for token in tokens]
+    return [token if token in special else _spelled(token, spelling) for token in tokens]
 
 
-def _from_bytes(token: str) -> str:
+def _spelled(token: str, spelling: Spelling) -> str:
+    """Decode a vocabulary string; show the bytes of an incomplete character as <0xE2>."""
     alphabet = byte_alphabet()
-    if not all(character in alphabet for character in token):
+    if spelling == "metaspace":
+        match = BYTE_TOKEN.fullmatch(token)
+        if match is None:
+            return token.replace("▁", " ")
+        raw = bytes([int(match[1], 16)])
+    elif all(character in alphabet for character in token):
+        raw = bytes(alphabet[character] for character in token)
+    else:
         return token  # an added token in plain text
-    return _decoded(bytes(alphabet[character] for character in token))
-
-
-def _from_metaspace(token: str) -> str:
-    if match := BYTE_TOKEN.fullmatch(token):
-        return _decoded(bytes([int(match[1], 16)]))
-    return token.replace("▁", " ")
-
-
-def _decoded(raw: bytes) -> str:
-    """Decode UTF-8; show the bytes of an incomplete character as <0xE2>."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -101,10 +98,7 @@ def _decoded(raw: bytes) -> str:
 @functools.cache
 def byte_alphabet() -> dict[str, int]:
     """Return character → byte of GPT-2's alphabet: other bytes are characters from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in set(printable)]
-    shown = {chr(byte): byte for byte in printable}
-    return shown | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+    return {character: byte for byte, character in bytes_to_unicode().items()}
 
 
 INPUTS = ("input_ids", "token_type_ids")
@@ -146,17 +140,30 @@ def encode_texts(
     speller = Speller(tokenizer) if speller is None else speller
     pairs = [None] * len(texts) if pairs is None else pairs
     encoded: dict[int, Encoded] = {}
+
+    def call(rows: Sequence[int], is_pair: bool, **options: object) -> Any:
+        columns: list[Any] = [[texts[row] for row in rows]]
+        if is_pair:
+            columns.append([pairs[row] for row in rows])
+        return tokenizer(
+            *([] if as_target else columns),
+            text_target=columns[0] if as_target else None,
+            return_special_tokens_mask=True,
+            return_offsets_mapping=tokenizer.is_fast,
+            return_attention_mask=False,
+            verbose=False,  # headscope warns about the length itself
+            **options,
+        )
+
     for is_pair in (False, True):
         rows = [row for row, pair in enumerate(pairs) if (pair is not None) == is_pair]
-        if not rows:
-            continue
-        call = _TokenizerCall(tokenizer, texts, pairs if is_pair else None, as_target)
-        shared = call(rows)
+        shared: Any = call(rows, is_pair, truncation=False) if rows else None
         for index, row in enumerate(rows):
             encoding = shared
             n_all = len(encoding["input_ids"][index])
             if max_length is not None and n_all > max_length:
-                encoding, index = call([row], max_length), 0
+                encoding = call([row], is_pair, truncation=True, max_length=max_length)
+                index = 0
             tokens = _tokens(encoding, index, texts[row], pairs[row], speller)
             inputs = {name: encoding[name][index] for name in INPUTS if name in encoding}
             encoded[row] = Encoded(tokens, inputs, n_all - len(tokens))
@@ -180,7 +187,8 @@ def encode(
     _check_text(text, "text")
     if pair is not None:
         _check_text(pair, "pair")
-        pair = _continued(tokenizer, pair)
+        if not joins_pairs(tokenizer) and not pair[0].isspace():
+            pair = f" {pair}"
     (encoded,) = encode_texts(tokenizer, [text], [pair], max_length=max_length, as_target=as_target)
     if encoded.n_cut:
         n_all = len(encoded.tokens) + encoded.n_cut
@@ -236,9 +244,12 @@ def decoded_tokens(
     special = [token in special_ids for token in new]
     spans, text = [], start.texts[-1]
     n_before = len(text)
-    for piece in _pieces(shown, special, speller.spelling):
-        spans.append((len(text), len(text) + len(piece)))
-        text += piece
+    for token, is_special in zip(shown, special, strict=True):
+        start_of_token = len(text)
+        if speller.spelling == "plain" and not is_special:  # a new word piece starts a word
+            token = token[2:] if token.startswith("##") else f" {token}"
+        text += "" if is_special else token
+        spans.append((start_of_token, len(text)))
     words, word_texts = list(start.words), list(start.word_texts)
     new_words = [span for span in split_words(text) if span[1] > n_before]
     if new_words and new_words[0][0] < n_before and words:
@@ -261,16 +272,9 @@ def decoded_tokens(
 
 
 def joins_pairs(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Does the tokenizer separate two texts by special tokens?"""
+    """True if the tokenizer separates two texts by special tokens."""
     added = tokenizer.num_special_tokens_to_add
     return added(pair=True) > added(pair=False)
-
-
-def _pieces(shown: list[str], special: list[bool], spelling: Spelling) -> list[str]:
-    """Return the text of each token. Word pieces have no spaces: a new one starts a word."""
-    if spelling == "plain":
-        shown = [t[2:] if t.startswith("##") else f" {t}" for t in shown]
-    return ["" if is_special else t for t, is_special in zip(shown, special, strict=True)]
 
 
 def _check_text(text: object, name: str) -> None:
@@ -287,38 +291,6 @@ def _check_text(text: object, name: str) -> None:
         ) from None
 
 
-def _continued(tokenizer: PreTrainedTokenizerBase, pair: str) -> str:
-    """Prefix the second text with a space if the tokenizer adds no separator."""
-    return pair if joins_pairs(tokenizer) or pair[0].isspace() else " " + pair
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _TokenizerCall:
-    """Call of the tokenizer for some of the texts."""
-
-    tokenizer: PreTrainedTokenizerBase
-    texts: Sequence[str]
-    pairs: Sequence[str | None] | None
-    as_target: bool
-
-    def __call__(self, rows: Sequence[int], max_length: int | None = None) -> Any:
-        options: dict[str, Any] = {
-            "return_special_tokens_mask": True,
-            "return_offsets_mapping": self.tokenizer.is_fast,
-            "return_attention_mask": False,
-            "verbose": False,  # headscope warns about the length itself
-            "truncation": max_length is not None,
-        }
-        if max_length is not None:
-            options["max_length"] = max_length
-        texts = [self.texts[row] for row in rows]
-        if self.as_target:
-            return self.tokenizer(text_target=texts, **options)
-        if self.pairs is None:
-            return self.tokenizer(texts, **options)
-        return self.tokenizer(texts, [self.pairs[row] for row in rows], **options)
-
-
 def _tokens(encoding: Any, index: int, text: str, pair: str | None, speller: Speller) -> Tokens:
     ids = tuple(encoding["input_ids"][index])
     special = tuple(map(bool, encoding["special_tokens_mask"][index]))
@@ -328,29 +300,24 @@ def _tokens(encoding: Any, index: int, text: str, pair: str | None, speller: Spe
             (0, 0) if is_special else span
             for span, is_special in zip(encoding["offset_mapping"][index], special, strict=True)
         )
+    segments = [0] * len(ids)
+    if pair is not None:
+        try:
+            numbers = encoding.sequence_ids(index)
+        except (AttributeError, ValueError):  # a tokenizer written in Python
+            kinds = encoding["token_type_ids"][index] if "token_type_ids" in encoding else segments
+            numbers = [int(kind == 1) for kind in kinds]
+        for position, number in enumerate(numbers):  # a special token is of the text before it
+            segments[position] = segments[position - 1] if number is None else number
     return Tokens(
         texts=(text,) if pair is None else (text, pair),
         tokens=tuple(speller.spell(ids)),
         ids=ids,
         special=special,
-        segments=(0,) * len(ids) if pair is None else _segments(encoding, index, len(ids)),
+        segments=tuple(segments),
         generated=(False,) * len(ids),
         offsets=offsets,
     )
-
-
-def _segments(encoding: Any, index: int, n: int) -> tuple[int, ...]:
-    """Return 0 or 1 for each token of a pair; a special token belongs to the text before it."""
-    try:
-        numbers = encoding.sequence_ids(index)
-    except (AttributeError, ValueError):  # a tokenizer written in Python
-        kinds = encoding["token_type_ids"][index] if "token_type_ids" in encoding else [0] * n
-        return tuple(int(kind == 1) for kind in kinds)
-    segments, current = [], 0
-    for number in numbers:
-        current = current if number is None else number
-        segments.append(current)
-    return tuple(segments)
 
 
 Messages = Sequence[Mapping[str, Any]]
@@ -358,27 +325,13 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 def is_chat(text: object) -> TypeGuard[Messages]:
-    """Is this a non-empty list of messages, each with a role?"""
+    """True for a non-empty list of messages, each with a role."""
     return (
         isinstance(text, Sequence)
         and not isinstance(text, str)
         and bool(text)
         and all(isinstance(message, Mapping) and "role" in message for message in text)
     )
-
-
-def check_contents(messages: Messages) -> None:
-    """Raise InputError for messages whose content is neither a text nor a list of parts."""
-    for number, message in enumerate(messages):
-        content = message.get("content")
-        if isinstance(content, str) or (
-            isinstance(content, list) and all(isinstance(part, Mapping) for part in content)
-        ):
-            continue
-        raise InputError(
-            f"Message {number} of the chat has the content {content!r:.60}. Expected a text, or a "
-            'list of parts: [{"type": "image"}, {"type": "text", "text": "…"}].'
-        )
 
 
 def n_placed_images(messages: Messages) -> int:
@@ -398,14 +351,17 @@ def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
     are tried too. Raises InputError if the template rejects the messages.
     """
     plain = [dict(message) for message in messages]
-    forms = [plain, [_in_parts(message) for message in plain]] if takes_parts else [plain]
+    in_parts = [dict(message) for message in messages]
+    for message in in_parts:
+        if isinstance(message.get("content"), str):
+            message["content"] = [{"type": "text", "text": message["content"]}]
+    forms = [plain, in_parts] if takes_parts else [plain]
     written: list[str] = []
     refusal: Exception | None = None
     for chat in forms:
         try:
-            written.append(
-                str(writer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
-            )
+            form = writer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+            written.append(str(form))
         except Exception as error:  # templates are programs and may raise anything
             refusal = refusal or error
     if not written:
@@ -415,13 +371,6 @@ def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
         ) from refusal
     texts = [m["content"].strip() for m in plain if isinstance(m.get("content"), str)]
     return max(written, key=lambda form: sum(text in form for text in texts))
-
-
-def _in_parts(message: Mapping[str, Any]) -> dict[str, Any]:
-    content = message.get("content")
-    if not isinstance(content, str):
-        return dict(message)
-    return {**message, "content": [{"type": "text", "text": content}]}
 
 
 def encode_chat(

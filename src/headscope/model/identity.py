@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib.metadata
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -89,30 +89,19 @@ def structure_of(module: Module) -> Module:
 
 
 def _is_installed_on_use(hook: Hook) -> bool:
-    """Does transformers or headscope install this hook when needed?"""
+    """True if transformers or headscope installs this hook when needed."""
     is_transformers = "output_capturing_hook" in getattr(hook, "__qualname__", "")
     return is_transformers or str(getattr(hook, "__module__", "")).startswith("headscope.")
 
 
-def has_own_code(modules: Iterable[nn.Module]) -> bool:
-    """Does a module have a user's hook or a replaced forward method (as offloading does)?"""
-    return any(
-        "forward" in vars(part)
-        or any(
-            not _is_installed_on_use(hook)
-            for hooks in forward_hooks(part)
-            for hook in hooks.values()
-        )
-        for part in modules
-    ) or any(GLOBAL_HOOKS)
+def has_own_code(modules: Sequence[nn.Module]) -> bool:
+    """True if a module has a user's hook or a replaced forward method (as offloading does)."""
+    hooks = [x for part in modules for some in forward_hooks(part) for x in some.values()]
+    is_replaced = any("forward" in vars(part) for part in modules)
+    return is_replaced or any(GLOBAL_HOOKS) or not all(map(_is_installed_on_use, hooks))
 
 
 def weights_version(module: nn.Module) -> int:
     """Return a number that changes when a weight is replaced or changed in place."""
-    return hash(
-        tuple(
-            (id(p), 0 if p.is_inference() else tensor_version(p))
-            for tensors in (module.parameters(), module.buffers())
-            for p in tensors
-        )
-    )
+    tensors = (*module.parameters(), *module.buffers())
+    return hash(tuple((id(x), 0 if x.is_inference() else tensor_version(x)) for x in tensors))

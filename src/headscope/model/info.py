@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -13,6 +13,9 @@ from headscope.attention import BlockName
 from headscope.model.tap.check import Check
 from headscope.model.tap.sites import Route
 from headscope.model.tapped import Wired
+
+if TYPE_CHECKING:
+    from headscope.model.model import Model
 
 SEQ2SEQ_TASKS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 MASKED_TASKS = ("MASKED_LM",)
@@ -44,9 +47,9 @@ class ModelInfo:
     head_size: int | None
     blocks: tuple[BlockName, ...]
     is_causal: bool
-    """Does every token of the main block attend only to itself and earlier tokens?"""
+    """True if tokens of the main block attend only to themselves and earlier tokens."""
     has_lm_head: bool
-    """Do the weights include a language-model head?"""
+    """True if the weights include a language-model head."""
     objective: Objective | None
     max_length: int | None
     n_parameters: int
@@ -55,26 +58,25 @@ class ModelInfo:
     route: Route
     check: Check
     has_vectors: bool
-    """Are queries and keys readable?"""
+    """True if queries and keys are readable."""
     notes: tuple[str, ...]
 
 
-def describe(
-    module: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase | None,
-    wired: Wired,
-    *,
-    name: str,
-    source: str,
-    notes: tuple[str, ...],
-) -> ModelInfo:
+def describe(model: Model, wired: Wired, source: str, notes: tuple[str, ...]) -> ModelInfo:
     """Collect the properties of a wired model."""
-    wiring, check, _ = wired
+    module, (wiring, check, _) = model.module, wired
     main = wiring.of_block(wiring.main_block())
     is_causal = wiring.main_block() in wiring.causal_blocks
-    has_lm_head = is_language_model(module)
+    if check.unread:
+        shown = ", ".join(check.unread[:3]) + (" …" if len(check.unread) > 3 else "")
+        notes += (
+            f"{len(check.unread)} modules take a softmax that is in no reference map and is not "
+            f"read: {shown}",
+        )
+    if check.depends_on_cache:
+        notes += ("its attention depends on use_cache: it is read without a cache",)
     return ModelInfo(
-        name=name,
+        name=model.name,
         family=module.config.model_type,
         architecture=type(module).__name__,
         source=source,
@@ -84,31 +86,17 @@ def describe(
         head_size=main[0].head_size,
         blocks=wiring.blocks,
         is_causal=is_causal,
-        has_lm_head=has_lm_head,
-        objective=objective_of(module, is_causal) if has_lm_head else labels_of(module),
-        max_length=max_length(module, tokenizer),
-        n_parameters=count_parameters(module),
+        has_lm_head=is_language_model(module),
+        objective=_objective(module, is_causal),
+        max_length=_max_length(module, model.tokenizer),
+        n_parameters=_n_parameters(module),
         dtype=str(module.dtype).removeprefix("torch."),
         device=str(module.device),
         route=wiring.route,
         check=check,
         has_vectors=all(site.head_size is not None for site in main),
-        notes=notes + _check_notes(check),
+        notes=notes,
     )
-
-
-def _check_notes(check: Check) -> tuple[str, ...]:
-    """Return notes on the self-check that readers of attention should know."""
-    notes = []
-    if check.unread:
-        shown = ", ".join(check.unread[:3]) + (" …" if len(check.unread) > 3 else "")
-        notes.append(
-            f"{len(check.unread)} modules take a softmax that is in no reference map and is not "
-            f"read: {shown}"
-        )
-    if check.depends_on_cache:
-        notes.append("its attention depends on use_cache: it is read without a cache")
-    return tuple(notes)
 
 
 def model_facts(
@@ -118,7 +106,7 @@ def model_facts(
     facts: list[tuple[str, object]] = [
         ("class", type(module).__name__),
         ("source", source),
-        ("parameters", count_parameters(module)),
+        ("parameters", _n_parameters(module)),
         ("runs on", f"{module.device}, {str(module.dtype).removeprefix('torch.')}"),
     ]
     if info is None:
@@ -138,45 +126,42 @@ def model_facts(
     ]
 
 
-def count_parameters(module: nn.Module) -> int:
-    """Return the number of weights."""
+def _n_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def objective_of(module: nn.Module, is_causal: bool) -> Objective | None:
-    """Return the objective of a model class; None without a language-model head.
+def _objective(module: nn.Module, is_causal: bool) -> Objective | None:
+    """Return the objective of a model class; None without a head that predicts.
 
     A class may have several objectives (BERT can be a decoder), so observed causality decides.
     """
     if _is_for(module, *SEQ2SEQ_TASKS):
         return "seq2seq"
-    if not is_causal and _is_for(module, *MASKED_TASKS):
-        return "masked"
-    return "causal" if is_causal and _is_for(module, *CAUSAL_TASKS) else None
-
-
-def labels_of(module: nn.Module) -> Objective | None:
-    """Return the objective of a classifier; None for other models."""
+    if is_language_model(module):
+        objective: Objective = "causal" if is_causal else "masked"
+        return (
+            objective if _is_for(module, *(CAUSAL_TASKS if is_causal else MASKED_TASKS)) else None
+        )
     if _is_for(module, "TOKEN_CLASSIFICATION"):
         return "token_label"
     return "label" if _is_for(module, *LABEL_TASKS) else None
 
 
 def is_language_model(module: nn.Module) -> bool:
-    """Has the model's class a language-model head?"""
+    """True if the model's class has a language-model head."""
     return _is_for(module, *SEQ2SEQ_TASKS, *MASKED_TASKS, *CAUSAL_TASKS)
 
 
 def _is_for(module: nn.Module, *tasks: str) -> bool:
-    """Does transformers list the model's class under one of these tasks?"""
-    for task in tasks:
-        for names in getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES").values():
-            if type(module).__name__ in ([names] if isinstance(names, str) else names):
-                return True
-    return False
+    """True if transformers lists the model's class under one of these tasks."""
+    return any(
+        type(module).__name__ in ([names] if isinstance(names, str) else names)
+        for task in tasks
+        for names in getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES").values()
+    )
 
 
-def max_length(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> int | None:
+def _max_length(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> int | None:
     """Return the maximum number of tokens: the smallest limit in configuration and tokenizer."""
     config = module.config.get_text_config()
     limits = [

@@ -71,21 +71,17 @@ def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
         inner = _inside(source)
         if inner is None:
             return source, tokenizer
-        tokenizer = tokenizer or _pipeline_tokenizer(source)
+        processor = getattr(source, "processor", None)
+        tokenizer = tokenizer or _own_tokenizer(source) or _own_tokenizer(processor)
         source = inner
-    _check_not_compiled(source)
-    return source, tokenizer
-
-
-def _check_not_compiled(module: PreTrainedModel) -> None:
-    """Raise InputError for modules compiled in place, whose calls bypass the tap."""
-    for name, part in module.named_modules():
+    for name, part in source.named_modules():
         if compiled_call(part) is not None or hasattr(part.forward, COMPILED_FORWARD):
             raise InputError(
-                f"{name or type(module).__name__} was compiled in place (module.compile() or "
+                f"{name or type(source).__name__} was compiled in place (module.compile() or "
                 "module.forward = torch.compile(…)), so its attention runs where it cannot be "
                 "read. Load the model before compiling it, or wrap it: torch.compile(model)."
             )
+    return source, tokenizer
 
 
 def _inside(source: object) -> object | None:
@@ -98,7 +94,13 @@ def _inside(source: object) -> object | None:
         return None
     get_base_model = getattr(source, "get_base_model", None)
     if get_base_model is not None:  # peft.PeftModel
-        _check_adapter(source)
+        config = getattr(source, "active_peft_config", None)
+        if getattr(config, "is_prompt_learning", False):
+            raise InputError(
+                f"{type(source).__name__} puts learned tokens before every text "
+                f"({type(config).__name__}), which the model inside does not do by itself. Load "
+                "adapters that change weights (such as LoRA), or the model without them."
+            )
         base: object = get_base_model()
         return base
     # compiled, parallel, sentence_transformers
@@ -109,24 +111,6 @@ def _inside(source: object) -> object | None:
     if isinstance(source, nn.Sequential) and len(source):  # a SentenceTransformer's first module
         first = source[0]
         return first if isinstance(getattr(first, "auto_model", None), nn.Module) else None
-    return None
-
-
-def _check_adapter(source: object) -> None:
-    config = getattr(source, "active_peft_config", None)
-    if getattr(config, "is_prompt_learning", False):
-        raise InputError(
-            f"{type(source).__name__} puts learned tokens before every text "
-            f"({type(config).__name__}), which the model inside does not do by itself. Load "
-            "adapters that change weights (such as LoRA), or the model without them."
-        )
-
-
-def _pipeline_tokenizer(source: object) -> PreTrainedTokenizerBase | None:
-    for owner in (source, getattr(source, "processor", None)):
-        tokenizer = getattr(owner, "tokenizer", None)
-        if isinstance(tokenizer, PreTrainedTokenizerBase):
-            return tokenizer
     return None
 
 
@@ -189,7 +173,13 @@ def load(
             )
         if device is not None:
             torch.nn.Module.to(module, _device(device))
-        processor = processor or _processor_of(source)
+        from transformers import Pipeline
+
+        if processor is None and isinstance(source, Pipeline):
+            names = ("processor", "image_processor", "feature_extractor")
+            processor = next(
+                (part for name in names if (part := getattr(source, name, None))), None
+            )
         return Model(
             module,
             tokenizer or wrapped_tokenizer or _own_tokenizer(processor),
@@ -197,7 +187,12 @@ def load(
             example=example,
             processor=processor,
         )
-    torch_dtype = _dtype(dtype)
+    if not isinstance(dtype, torch.dtype) and dtype != "auto":
+        named = getattr(torch, str(dtype), None)
+        if not isinstance(named, torch.dtype) or not named.is_floating_point:
+            known = ["auto", "float32", "float64", "float16", "bfloat16"]
+            raise UnknownName.of("dtype", dtype, known)
+        dtype = named
     device = _device(device)
     found = _find(source, revision)
     options: HubOptions = {"trust_remote_code": trust_remote_code, **found.options}
@@ -206,7 +201,7 @@ def load(
             check_counts(PretrainedConfig.get_config_dict(found.location, **found.options)[0])
             config = AutoConfig.from_pretrained(found.location, **options)
             stored = read_headers(found.location, config, found.options, allow_pickle)
-            module, notes = _module(found.location, config, torch_dtype, options, stored)
+            module, notes = _module(found.location, config, dtype, options, stored)
         if processor is None and takes_media(module):
             processor = _processor(found.location, options)
         tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(found.location, options)
@@ -263,10 +258,28 @@ class _ModelSource:
 def _find(source: str | Path, revision: str | None) -> _ModelSource:
     if isinstance(source, str) and source in PACKAGED:
         packaged = PACKAGED[source]
-        is_installed = packaged.installed_version() is not None
-        return _in_package(packaged) if is_installed else _instead(packaged, revision)
-    if _is_folder(source):
-        folder = Path(source)
+        if packaged.installed_version() is None:
+            return _instead(packaged, revision)
+
+        def first() -> Path:
+            return next(iter(packaged.verified_files().values()))
+
+        if packaged.form == "transformers":
+            folder = first().parent
+        else:
+            convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
+            digest = next(iter(packaged.files.values()))[:12]
+            target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest}"
+            folder = converted(first, target, convert, report=_LOG.warning)
+        origin = f"packaged in {packaged.distribution} {packaged.version}"
+        local: HubOptions = {"local_files_only": True}
+        return _ModelSource(str(folder), packaged.title, origin, local, (packaged.notes,))
+    folder = Path(source)
+    try:
+        is_folder = folder.is_dir()
+    except OSError:  # the name is too long
+        is_folder = False
+    if is_folder:
         if not (folder / "config.json").is_file():
             raise ModelNotFound(
                 f"The folder {str(folder)!r} has no config.json, so it is not a saved transformers "
@@ -277,16 +290,6 @@ def _find(source: str | Path, revision: str | None) -> _ModelSource:
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelNotFound(f"There is no folder {name!r}.")
     return _on_hub(name, revision)
-
-
-def _in_package(packaged: PackagedModel) -> _ModelSource:
-    return _ModelSource(
-        str(_packaged_folder(packaged)),
-        packaged.title,
-        f"packaged in {packaged.distribution} {packaged.version}",
-        {"local_files_only": True},
-        (packaged.notes,),
-    )
 
 
 def _instead(packaged: PackagedModel, revision: str | None) -> _ModelSource:
@@ -310,25 +313,6 @@ def _on_hub(name: str, revision: str | None) -> _ModelSource:
     return _ModelSource(name, name, f"hub at {revision}" if revision else "hub", options)
 
 
-def _packaged_folder(packaged: PackagedModel) -> Path:
-    def first() -> Path:
-        return next(iter(packaged.verified_files().values()))
-
-    if packaged.form == "transformers":
-        return first().parent
-    convert = {"gguf": convert_gguf, "ctranslate2": convert_whisper}[packaged.form]
-    digest = next(iter(packaged.files.values()))
-    target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest[:12]}"
-    return converted(first, target, convert, report=_LOG.warning)
-
-
-def _is_folder(source: str | Path) -> bool:
-    try:
-        return Path(source).is_dir()
-    except OSError:  # the name is too long
-        return False
-
-
 def _device(device: str | torch.device | None) -> torch.device:
     """Return the device after a test allocation; default: a GPU or the CPU."""
     try:
@@ -337,15 +321,6 @@ def _device(device: str | torch.device | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # torch raises either
         raise InputError(f"Cannot run on device {str(device)!r}: {error}") from None
     return chosen
-
-
-def _dtype(dtype: str | torch.dtype) -> torch.dtype | str:
-    if isinstance(dtype, torch.dtype) or dtype == "auto":
-        return dtype
-    named = getattr(torch, str(dtype), None)
-    if not isinstance(named, torch.dtype) or not named.is_floating_point:
-        raise UnknownName.of("dtype", dtype, ["auto", "float32", "float64", "float16", "bfloat16"])
-    return named
 
 
 def _module(
@@ -370,9 +345,7 @@ def _module(
             )
         is_base = model_class is AutoModel
         # Attention does not depend on the pooler of a bare stack, which many checkpoints lack.
-        missing = sorted(
-            key for key in loading["missing_keys"] if not (is_base and "pooler" in key)
-        )
+        missing = sorted(k for k in loading["missing_keys"] if not (is_base and "pooler" in k))
         if not missing:
             return module, notes
         if is_base:
@@ -412,12 +385,11 @@ def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
 def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | None:
     """Return the model's tokenizer; None for models without text."""
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(location, **options)
+        return AutoTokenizer.from_pretrained(location, **options)
     except Exception as error:  # tokenizers raises bare exceptions
         if any(Path(location, name).is_file() for name in ("tokenizer.json", "vocab.txt")):
             raise ModelError(f"The tokenizer of {location!r} cannot be read: {error}") from error
         return None
-    return tokenizer
 
 
 def _processor(location: str, options: HubOptions) -> Processor | None:
@@ -431,17 +403,8 @@ def _processor(location: str, options: HubOptions) -> Processor | None:
     return None if isinstance(processor, PreTrainedTokenizerBase) else processor
 
 
-def _processor_of(source: object) -> Processor | None:
-    from transformers import Pipeline
-
-    if not isinstance(source, Pipeline):
-        return None
-    names = ("processor", "image_processor", "feature_extractor")
-    return next((part for name in names if (part := getattr(source, name, None))), None)
-
-
-def _own_tokenizer(processor: Processor | None) -> PreTrainedTokenizerBase | None:
-    tokenizer = getattr(processor, "tokenizer", None)
+def _own_tokenizer(owner: object) -> PreTrainedTokenizerBase | None:
+    tokenizer = getattr(owner, "tokenizer", None)
     return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None
 
 

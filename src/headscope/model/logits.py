@@ -58,12 +58,6 @@ def read_predictions(
             positions = [i for i in positions if tokens.ids[i] == mask]
         shown = [tokens.tokens[i] for i in positions]
         rows = rows[positions]
-    return _likeliest(model, kind, rows, positions, shown)
-
-
-def _likeliest(
-    model: Model, kind: Predicted, rows: Tensor, positions: list[int], shown: list[str]
-) -> Predictions:
     n = min(N_ANSWERS, rows.shape[-1])
     parts: list[tuple[Tensor, Tensor, Tensor]] = [
         (rows.new_zeros((0, n), dtype=torch.long), rows.new_zeros((0, n)), rows.new_zeros((0, n)))
@@ -71,45 +65,39 @@ def _likeliest(
     for some in rows.split(LOGIT_ROWS):
         logits = some.float()
         best = logits.topk(n, dim=-1)
-        parts.append((best.indices, best.values, _probabilities(model, logits, best.indices)))
-    ids, values, shares = (torch.cat(columns).cpu().numpy() for columns in zip(*parts, strict=True))
+        if not has_probabilities(model):
+            shares = torch.full_like(best.values, float("nan"))
+        elif are_exclusive(model):
+            shares = logits.log_softmax(-1).gather(-1, best.indices).exp()
+        else:
+            shares = logits.sigmoid().gather(-1, best.indices)
+        parts.append((best.indices, best.values, shares))
+    ids, values, probabilities = (
+        torch.cat(columns).cpu().numpy() for columns in zip(*parts, strict=True)
+    )
+    names = answer_names(model, kind, ids.ravel().tolist())
     return Predictions.of(
         kind,
         positions=positions,
         at=shown,
-        tokens=_names(model, kind, ids),
+        tokens=[names[start : start + n] for start in range(0, len(names), n)],
         ids=ids.astype(np.int64),
         logits=values.astype(np.float32),
-        probabilities=shares.astype(np.float32),
+        probabilities=probabilities.astype(np.float32),
     )
 
 
-def _probabilities(model: Model, logits: Tensor, ids: Tensor) -> Tensor:
-    """Return probabilities of ids: softmax, or a sigmoid for each label; NaN for regression."""
-    if not has_probabilities(model):
-        return torch.full_like(logits.gather(-1, ids), float("nan"))
-    if not are_exclusive(model):
-        return logits.sigmoid().gather(-1, ids)
-    return logits.log_softmax(-1).gather(-1, ids).exp()
-
-
 def has_probabilities(model: Model) -> bool:
-    """Has the model's output probabilities? A regression score has not."""
+    """True if the model's output has probabilities; False for a regression score."""
     config = model.module.config
     is_score = config.problem_type == "regression" or len(label_names(config)) == 1
     return not (model.info.objective == "label" and is_score)
 
 
 def are_exclusive(model: Model) -> bool:
-    """Are answers mutually exclusive, as tokens are? Labels of a text may not be."""
+    """True if answers are mutually exclusive, as tokens are; labels of a text may not be."""
     is_loose = model.module.config.problem_type == "multi_label_classification"
     return not (model.info.objective == "label" and is_loose)
-
-
-def _names(model: Model, kind: Predicted, ids: np.ndarray) -> list[list[str]]:
-    names = answer_names(model, kind, ids.ravel().tolist())
-    n = ids.shape[1]
-    return [names[start : start + n] for start in range(0, len(names), n)]
 
 
 def answer_names(model: Model, kind: Predicted, ids: list[int]) -> list[str]:
@@ -146,28 +134,18 @@ def find_answer(model: Model, answer: str | int, name: str = "target") -> int:
         return number
     if not isinstance(answer, str) or not answer:
         raise InputError(f"{name} should be a token, as text or by its id, not {answer!r}.")
-    return _one_token(model, answer, name)
-
-
-def _one_token(model: Model, text: str, name: str) -> int:
     tokenizer = model.require_tokenizer()
-    ids = _encoded(model, text)
+    ids: list[int] = tokenizer.encode(answer, add_special_tokens=False)
     if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
         return ids[0]
-    speller = Speller(tokenizer)
-    shown = ", ".join(repr(token) for token in speller.spell(ids))
+    shown = ", ".join(repr(token) for token in Speller(tokenizer).spell(ids))
     if len(ids) == 1:
-        raise InputError(f"{name}={text!r} is not in the vocabulary of {model.name} ({shown}).")
+        raise InputError(f"{name}={answer!r} is not in the vocabulary of {model.name} ({shown}).")
     advice = "Give one token. Most tokens that begin a word begin with a space, as ' Paris' does."
-    if not text.startswith(" ") and len(_encoded(model, f" {text}")) == 1:
-        advice = f"With a space before it, {' ' + text!r}, it is one token."
+    spaced = f" {answer}"
+    if answer[0] != " " and len(tokenizer.encode(spaced, add_special_tokens=False)) == 1:
+        advice = f"With a space before it, {spaced!r}, it is one token."
     raise InputError(
-        f"{name}={text!r} is {len(ids)} tokens of {model.name}: {shown or '(none)'}. A prediction "
-        f"is of one token. {advice}"
+        f"{name}={answer!r} is {len(ids)} tokens of {model.name}: {shown or '(none)'}. A "
+        f"prediction is of one token. {advice}"
     )
-
-
-def _encoded(model: Model, text: str) -> list[int]:
-    tokenizer = model.require_tokenizer()
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
-    return ids

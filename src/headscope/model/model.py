@@ -15,10 +15,11 @@ from headscope.model.edits import Edit, check_edit
 from headscope.model.encode import Messages, is_chat
 from headscope.model.identity import structure_of, weights_version
 from headscope.model.info import ModelInfo, Objective, describe, is_language_model, model_facts
+from headscope.model.logits import read_predictions
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tapped import Checks, TappedModule
 from headscope.model.trace_media import trace_media
-from headscope.model.tracing import TraceOptions, trace_inputs, trace_text
+from headscope.model.tracing import TraceOptions, encode_for, trace_inputs, trace_text
 from headscope.notebook import facts_table
 from headscope.results.effect_data import Gradients
 from headscope.results.predictions import Predictions
@@ -67,15 +68,8 @@ class Model(TappedModule):
     def info(self) -> ModelInfo:
         """Properties of the model and its tap. The first use runs the self-check."""
         wired = self._attach()
-        if self._info is None:
-            self._info = describe(
-                self.module,
-                self.tokenizer,
-                wired,
-                name=self.name,
-                source=self._source,
-                notes=self._notes,
-            )
+        if self._info is None or self._info.check is not wired.check:
+            self._info = describe(self, wired, self._source, self._notes)
         return self._info
 
     @property
@@ -167,7 +161,28 @@ class Model(TappedModule):
             truncate: cut a long text with a warning; otherwise raise an error.
         """
         options = TraceOptions(vectors, scores, layers, norms, effects, generate, truncate)
-        return trace_any(self, text, pair, target, (image, audio), options)
+        has_media = image is not None or audio is not None
+        if isinstance(text, Mapping):
+            if pair is not None or target is not None or has_media or options.generate:
+                raise InputError("Prepared inputs take no pair, image, audio, target or generate.")
+            return trace_inputs(self, text, options)
+        if has_media:
+            if pair is not None or not (text is None or isinstance(text, str) or is_chat(text)):
+                raise InputError("With an image or a recording, text must be one text or one chat.")
+            return trace_media(self, text, image, audio, _as_one(target, "target"), options)
+        if text is None:
+            raise InputError("There is nothing to trace: give a text, an image or a recording.")
+        if is_chat(text) or isinstance(text, str | bytes) or not isinstance(text, Sequence):
+            if pair is not None and is_chat(text):
+                raise InputError("pair= cannot be combined with chat messages.")
+            single = _as_one(pair, "pair"), _as_one(target, "target")
+            return trace_text(self, text, *single, options)
+        texts = cast("Sequence[str]", text)
+        pairs, targets = (_as_many(texts, x, n) for x, n in ((pair, "pair"), (target, "target")))
+        return [
+            trace_text(self, single, second, decoder_text, options)
+            for single, second, decoder_text in zip(texts, pairs, targets, strict=True)
+        ]
 
     def predict(
         self, text: str, pair: str | None = None, *, target: str | None = None, generate: int = 0
@@ -183,9 +198,14 @@ class Model(TappedModule):
         Raises:
             MissingObjective: the model is a plain encoder, which predicts nothing.
         """
-        from headscope.model.tracing import predict_text
-
-        return predict_text(self, text, pair, target, generate)
+        self.require_objective("A prediction")
+        _, stacks, inputs = encode_for(
+            self, text, pair, target=target, generate=generate, truncate=True
+        )
+        predictions = read_predictions(self, self.run(inputs), stacks)
+        if predictions is None:
+            raise MissingObjective(f"{self.info.architecture} returned no logits for its tokens.")
+        return predictions
 
     @contextmanager
     def edit(self, *edits: Edit) -> Iterator[Model]:
@@ -268,15 +288,8 @@ class Model(TappedModule):
             )
         return self.info.objective
 
-    def _forget(self) -> None:
-        super()._forget()
-        self._info = None
-
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the model for another process, with the edits in effect for all its threads.
-
-        The self-check runs again on another machine or with other libraries.
-        """
+        """Pickle the model and its edits; another machine or library repeats the self-check."""
         make = functools.partial(
             Model,
             structure_of(self.module),
@@ -301,42 +314,9 @@ def _restored(make: Callable[[], Model], edits: tuple[Edit, ...], checks: Checks
     model = make()
     model._trust(checks)
     if edits:
-        attached = model._attach().tap.attached_for_all(Attachment(edits=edits))
+        attached = model._attach().tap.attached(Attachment(edits=edits), all_threads=True)
         model._lasting.enter_context(attached)
     return model
-
-
-def trace_any(
-    model: Model,
-    text: str | Sequence[str] | Mapping[str, object] | Messages | None,
-    pair: str | Sequence[str] | None,
-    target: str | Sequence[str] | None,
-    media: tuple[object | None, object | None],
-    options: TraceOptions,
-) -> Trace | list[Trace]:
-    """Trace by the kind of input; see `Model.trace`. `media` are the image and the recording."""
-    has_media = any(medium is not None for medium in media)
-    if isinstance(text, Mapping):
-        if pair is not None or target is not None or has_media or options.generate:
-            raise InputError("Prepared inputs take no pair, image, audio, target or generate.")
-        return trace_inputs(model, text, options)
-    if has_media:
-        if pair is not None or not (text is None or isinstance(text, str) or is_chat(text)):
-            raise InputError("With an image or a recording, text must be one text or one chat.")
-        return trace_media(model, text, *media, _as_one(target, "target"), options)
-    if text is None:
-        raise InputError("There is nothing to trace: give a text, an image or a recording.")
-    if is_chat(text) or isinstance(text, str | bytes) or not isinstance(text, Sequence):
-        second, decoder_text = _as_one(pair, "pair"), _as_one(target, "target")
-        if second is not None and is_chat(text):
-            raise InputError("pair= cannot be combined with chat messages.")
-        return trace_text(model, text, second, decoder_text, options)
-    texts = cast("Sequence[str]", text)
-    pairs, targets = (_as_many(texts, x, n) for x, n in ((pair, "pair"), (target, "target")))
-    return [
-        trace_text(model, single, second, decoder_text, options)
-        for single, second, decoder_text in zip(texts, pairs, targets, strict=True)
-    ]
 
 
 def _as_one(other: str | Sequence[str] | None, name: str) -> str | None:

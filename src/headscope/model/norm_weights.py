@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from headscope.attention import Attention, LayerReader
 from headscope.errors import TapUnsupported
@@ -34,26 +33,21 @@ class NormWeights:
 
     def __call__(self, attention: Attention) -> None:
         """Weight one layer and pass it on."""
-        moved = attention.weights * self._lengths(attention)[:, :, None]
-        total = moved.sum(-1, keepdim=True)
-        is_empty = total <= 0
-        self._count(is_empty[..., 0], attention.query_mask)
-        weights = moved / torch.where(is_empty, 1.0, total)
-        self._reader(replace(attention, weights=weights))
-
-    def _count(self, is_empty: Tensor, query_mask: Tensor | None) -> None:
-        if bool(is_empty.any()):
-            real = is_empty if query_mask is None else is_empty & query_mask[:, None]
-            self.n_empty += int(real.sum())
-
-    def _lengths(self, attention: Attention) -> Tensor:
-        """Return `batch head key`, in the precision of the weights or better."""
         if attention.values is None:
             raise TapUnsupported(
                 f"The tap does not see the values of {self._model.info.family}, so over='norm' "
                 "cannot be measured."
             )
-        return self._projections[attention.block, attention.layer].value_lengths(attention.values)
+        projection = self._projections[attention.block, attention.layer]
+        moved = attention.weights * projection.value_lengths(attention.values)[:, :, None]
+        total = moved.sum(-1, keepdim=True)
+        is_empty = total <= 0
+        if bool(is_empty.any()):
+            mask = attention.query_mask
+            real = is_empty[..., 0] if mask is None else is_empty[..., 0] & mask[:, None]
+            self.n_empty += int(real.sum())
+        weights = moved / torch.where(is_empty, 1.0, total)
+        self._reader(replace(attention, weights=weights))
 
 
 def add_lengths(model: Model, block: Block) -> Block:

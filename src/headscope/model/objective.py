@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
-from headscope.attention import Attention, LayerReader
+from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, MissingObjective
 from headscope.model.collect import to_numpy
 from headscope.model.logits import find_answer, label_names
@@ -30,9 +30,6 @@ from headscope.model.tap.sites import Site
 from headscope.model.tracing import encode_for
 from headscope.results.effect_data import Gradients
 from headscope.text.tokens import Tokens
-
-if TYPE_CHECKING:
-    from headscope.attention import BlockName
 
 NOTHING = -100
 """Label of a position without a prediction, as in PyTorch's cross-entropy."""
@@ -57,18 +54,16 @@ def target_labels(
         _check_exclusive(model)
         if answer is not None:
             return torch.full((len(is_text), 1), answer)
-        return _logits(model, inputs).argmax(-1, keepdim=True).cpu()
+    if answer is None:
+        assert objective in ("label", "token_label")
+        best = model.run(inputs)["logits"].argmax(-1).cpu()
+        return best[:, None] if objective == "label" else torch.where(is_text, best, NOTHING)
     if objective == "token_label":
-        if answer is not None:
-            return torch.where(is_text, answer, NOTHING)
-        return torch.where(is_text, _logits(model, inputs).argmax(-1).cpu(), NOTHING)
-    assert answer is not None
+        return torch.where(is_text, answer, NOTHING)
     if objective == "causal":
         last = torch.zeros_like(is_text)
         mask = inputs.get("attention_mask")
-        lengths = (
-            torch.full((len(is_text),), is_text.shape[1]) if mask is None else mask.sum(1).cpu()
-        )
+        lengths = (torch.ones_like(is_text) if mask is None else mask.cpu()).sum(1)
         last[torch.arange(len(is_text)), lengths - 1] = True
         return torch.where(last, answer, NOTHING)
     masks = inputs["input_ids"].cpu() == model.require_tokenizer().mask_token_id
@@ -108,12 +103,6 @@ def _check_exclusive(model: Model) -> None:
         )
 
 
-def _logits(model: Model, inputs: Mapping[str, Tensor]) -> Tensor:
-    with torch.inference_mode(), model.tapped(returns_weights=False):
-        logits: Tensor = model.module(**model.to_device(inputs)).logits
-    return logits
-
-
 def scalar_values(scalar: Scalar, outputs: ModelOutput, n_rows: int) -> Tensor:
     """Return a user's scalar for each document, checked."""
     values = scalar(outputs)
@@ -134,24 +123,19 @@ def scalar_values(scalar: Scalar, outputs: ModelOutput, n_rows: int) -> Tensor:
 def name_scalar(scalar: Scalar) -> str:
     """Return `module:function`, by which workers and resumed runs import a function."""
     name = f"{getattr(scalar, '__module__', '?')}:{getattr(scalar, '__qualname__', '?')}"
-    try:
-        is_there = import_scalar(name) is scalar
-    except (ImportError, AttributeError, ValueError):
-        is_there = False
-    if not is_there:
-        raise InputError(
-            f"The target function {name} cannot be imported again, which a run over a corpus "
-            "needs (workers, resuming). Define it at the top of a module."
-        )
-    return name
+    with suppress(ImportError, AttributeError, ValueError):
+        if import_scalar(name) is scalar:
+            return name
+    raise InputError(
+        f"The target function {name} cannot be imported again, which a run over a corpus needs "
+        "(workers, resuming). Define it at the top of a module."
+    )
 
 
 def import_scalar(name: str) -> Scalar:
     """Import the function that `name_scalar` named."""
     module, _, path = name.partition(":")
-    function: Scalar = importlib.import_module(module)  # type: ignore[assignment]
-    for part in path.split("."):
-        function = getattr(function, part)
+    function: Scalar = attrgetter(path)(importlib.import_module(module))
     return function
 
 
@@ -180,7 +164,7 @@ class LossInputs:
 def gradients_of_text(
     model: Model, text: str, pair: str | None, *, target: Target | None, seed: int, truncate: bool
 ) -> Gradients:
-    """Compute gradients; see `Model.gradients`."""
+    """See `Model.gradients`."""
     objective = "scalar" if callable(target) else model.require_objective("A gradient of the loss")
     loss_inputs = make_loss_inputs(model, text, pair, target=target, seed=seed, truncate=truncate)
     by_layer: dict[BlockName, dict[int, np.ndarray]] = {}
@@ -214,10 +198,15 @@ def make_loss_inputs(
     truncate: bool = True,
 ) -> LossInputs:
     """Make the inputs of a loss: the model's own objective, a named answer, or any scalar."""
-    decoder_text = _decoder_text(model, target)
-    encoded, stacks, inputs = encode_for(
-        model, text, pair, target=decoder_text, generate=0, truncate=truncate
-    )
+    decoder_text = None
+    if "decoder" in model.info.blocks:
+        if target is not None and not isinstance(target, str):
+            raise InputError(
+                f"{model.name} is an encoder-decoder: its target is the text that its decoder "
+                f"reads, not {type(target).__name__}."
+            )
+        decoder_text = target
+    encoded, stacks, inputs = encode_for(model, text, pair, target=decoder_text, truncate=truncate)
     if callable(target):
         return LossInputs(inputs, torch.zeros((1, 0), dtype=torch.long), (), stacks, target)
     objective = model.require_objective("A loss")
@@ -227,7 +216,14 @@ def make_loss_inputs(
         predicted = [] if objective == "label" else (labels[0] != NOTHING).nonzero()[:, 0].tolist()
         return LossInputs(inputs, labels, tuple(predicted), stacks)
     if objective == "masked":
-        return _masked(model, encoded.tokens, inputs, seed)
+        tokens = encoded.tokens
+        chosen = choose_masked([i for i, special in enumerate(tokens.special) if not special], seed)
+        ids, labels = mask_tokens(model, inputs["input_ids"], [chosen])
+        shown = list(tokens.tokens)
+        for i in chosen:
+            shown[i] = str(model.require_tokenizer().mask_token)
+        seen = replace(tokens, tokens=tuple(shown), ids=tuple(ids[0].tolist()))
+        return LossInputs({**inputs, "input_ids": ids}, labels, tuple(chosen), {"self": seen})
     stack = "decoder" if objective == "seq2seq" else "self"
     ids = torch.tensor([stacks[stack].ids])
     if ids.shape[1] < 2:
@@ -235,28 +231,6 @@ def make_loss_inputs(
     # The logits at a position predict the next token.
     labels = torch.cat([ids[:, 1:], torch.full((1, 1), NOTHING)], dim=1)
     return LossInputs(inputs, labels, tuple(range(1, ids.shape[1])), stacks)
-
-
-def _decoder_text(model: Model, target: Target | None) -> str | None:
-    """Return the target of an encoder-decoder: the decoder's input."""
-    if "decoder" not in model.info.blocks:
-        return None
-    if target is not None and not isinstance(target, str):
-        raise InputError(
-            f"{model.name} is an encoder-decoder: its target is the text that its decoder reads, "
-            f"not {type(target).__name__}."
-        )
-    return target
-
-
-def _masked(model: Model, tokens: Tokens, inputs: dict[str, Tensor], seed: int) -> LossInputs:
-    chosen = choose_masked([i for i, special in enumerate(tokens.special) if not special], seed)
-    ids, labels = mask_tokens(model, inputs["input_ids"], [chosen])
-    shown = list(tokens.tokens)
-    for i in chosen:
-        shown[i] = str(model.require_tokenizer().mask_token)
-    seen = replace(tokens, tokens=tuple(shown), ids=tuple(int(x) for x in ids[0]))
-    return LossInputs({**inputs, "input_ids": ids}, labels, tuple(chosen), {"self": seen})
 
 
 def choose_masked(candidates: Sequence[int], seed: int | Sequence[int]) -> list[int]:

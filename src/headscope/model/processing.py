@@ -6,9 +6,8 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from headscope.errors import InputError
-from headscope.model.encode import Messages, check_contents, n_placed_images, written_chat
+from headscope.model.encode import Messages, n_placed_images, written_chat
 from headscope.model.tap.forward_pass import takes
 from headscope.model.weight_files import quiet
 from headscope.results.media import Media
@@ -29,10 +28,7 @@ SOUND = "a recording: the name of a WAV file, samples, or (samples, rate)"
 
 
 def read_image(image: object) -> Image.Image:
-    """Read an image as RGB from a file name, a Pillow image or an array.
-
-    An array is `row column [color]`, in bytes or shares of 1.
-    """
+    """Read an image as RGB: a file, a Pillow image, or an array of bytes or shares of 1."""
     if isinstance(image, Image.Image):
         return _in_colors(image)
     if isinstance(image, str | os.PathLike):
@@ -42,9 +38,22 @@ def read_image(image: object) -> Image.Image:
                 return _in_colors(opened)
         except (UnidentifiedImageError, OSError) as error:
             raise InputError(f"{path.name!r} cannot be read as an image: {error}") from None
-    return Image.fromarray(
-        _bytes(_array(image, "an image: a file's name, a Pillow image or an array"))
-    ).convert("RGB")
+    pixels = _array(image, "an image: a file's name, a Pillow image or an array")
+    is_image = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    if not is_image or not pixels.size:
+        raise InputError(
+            f"An image as an array should be (row, column), or (row, column, color) with 3 or 4 "
+            f"colors, not {pixels.shape}."
+        )
+    if pixels.dtype != np.uint8:
+        low, high = float(pixels.min()), float(pixels.max())
+        if not np.issubdtype(pixels.dtype, np.floating) or not 0 <= low <= high <= 1:
+            raise InputError(
+                f"An image as an array should be bytes, or shares from 0 to 1; this one is "
+                f"{pixels.dtype} from {low:.4g} to {high:.4g}."
+            )
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    return Image.fromarray(pixels).convert("RGB")
 
 
 def _in_colors(image: Image.Image) -> Image.Image:
@@ -57,27 +66,6 @@ def _in_colors(image: Image.Image) -> Image.Image:
             "Scale it to shares from 0 to 1 and give the array."
         )
     return ImageOps.exif_transpose(image).convert("RGB")
-
-
-def _bytes(pixels: np.ndarray) -> np.ndarray:
-    if (
-        not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4)))
-        or not pixels.size
-    ):
-        raise InputError(
-            f"An image as an array should be (row, column), or (row, column, color) with 3 or 4 "
-            f"colors, not {pixels.shape}."
-        )
-    if pixels.dtype == np.uint8:
-        return pixels
-    low, high = float(pixels.min()), float(pixels.max())
-    if not np.issubdtype(pixels.dtype, np.floating) or not 0 <= low <= high <= 1:
-        raise InputError(
-            f"An image as an array should be bytes, or shares from 0 to 1; this one is "
-            f"{pixels.dtype} from {low:.4g} to {high:.4g}."
-        )
-    shares: np.ndarray = np.rint(pixels * 255).astype(np.uint8)
-    return shares
 
 
 def read_sound(audio: object, rate: int) -> np.ndarray:
@@ -100,28 +88,13 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
             ) from None
     elif isinstance(audio, tuple) and len(audio) == 2:
         samples, recorded_rate = _array(audio[0], SOUND), audio[1]
-        if (
-            isinstance(recorded_rate, bool)
-            or not isinstance(recorded_rate, int | np.integer)
-            or recorded_rate <= 0
-        ):
+        is_integer = isinstance(recorded_rate, int | np.integer)
+        if isinstance(recorded_rate, bool) or not is_integer or recorded_rate <= 0:
             raise InputError(
                 f"The rate of a recording should be samples a second, not {recorded_rate!r}."
             )
     else:
         samples = _array(audio, SOUND)
-    mono = _one_channel(samples)
-    if recorded_rate == rate:
-        return mono
-    from scipy.signal import resample_poly  # a slow import
-
-    common = math.gcd(int(recorded_rate), rate)
-    return np.asarray(
-        resample_poly(mono, rate // common, int(recorded_rate) // common), dtype=np.float32
-    )
-
-
-def _one_channel(samples: np.ndarray) -> np.ndarray:
     if samples.ndim == 2 and 1 <= samples.shape[1] <= MAX_CHANNELS:
         samples = _floats(samples).mean(axis=1)
     if samples.ndim != 1 or not samples.size:
@@ -133,7 +106,13 @@ def _one_channel(samples: np.ndarray) -> np.ndarray:
         raise InputError(
             f"Samples should lie between -1 and 1; these reach {float(np.abs(mono).max()):.4g}."
         )
-    return mono
+    if recorded_rate == rate:
+        return mono
+    from scipy.signal import resample_poly  # a slow import
+
+    common = math.gcd(int(recorded_rate), rate)
+    resampled = resample_poly(mono, rate // common, int(recorded_rate) // common)
+    return np.asarray(resampled, dtype=np.float32)
 
 
 def _floats(samples: np.ndarray) -> np.ndarray:
@@ -173,34 +152,9 @@ MEDIA_INPUTS = ("pixel_values", "input_features", "input_values")
 """Inputs of images or sound, in all families."""
 
 
-@runtime_checkable
-class SoundProcessor(Protocol):
-    """Part of a processor that prepares recordings."""
-
-    sampling_rate: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """Inputs of a model, and the media in them."""
-
-    inputs: dict[str, Tensor]
-    media: Media
-
-
 def takes_media(module: torch.nn.Module) -> bool:
-    """Does the model read images or sound?"""
-    return any(name in inspect.signature(module.forward).parameters for name in MEDIA_INPUTS)
-
-
-def _check_reads_text(model: Model) -> None:
-    main = model.module.main_input_name
-    if main in MEDIA_INPUTS and not takes(model.module, "input_ids"):
-        hint = " Pass the decoder's text as target='…'."
-        raise InputError(
-            f"{model.name} reads no text beside its {main}: leave it out."
-            + hint * bool(model.module.config.is_encoder_decoder)
-        )
+    """True if the model reads images or sound."""
+    return any(takes(module, name) for name in MEDIA_INPUTS)
 
 
 def image_processor(processor: object) -> Any:
@@ -209,16 +163,16 @@ def image_processor(processor: object) -> Any:
     return processor if part is None and hasattr(processor, "image_mean") else part
 
 
-def sound_processor(processor: object) -> SoundProcessor | None:
+def sound_processor(processor: object) -> Any:
     """Return the part of a processor that prepares recordings, or None."""
-    part: SoundProcessor | None = getattr(processor, "feature_extractor", None)
-    return processor if part is None and isinstance(processor, SoundProcessor) else part
+    part = getattr(processor, "feature_extractor", None)
+    return processor if part is None and hasattr(processor, "sampling_rate") else part
 
 
 def prepare(
     model: Model, text: str | Messages | None, image: object | None, audio: object | None
-) -> Prepared:
-    """Prepare inputs of one row with the model's processor, from a text or chat, images, audio."""
+) -> tuple[dict[str, Tensor], Media]:
+    """Prepare inputs of one row with the model's processor; return them and the media seen."""
     processor = model.require_processor()
     image_list = image if isinstance(image, list) else [image]
     if not image_list:
@@ -236,8 +190,13 @@ def prepare(
         sound = read_sound(audio, rate)
         is_whole = getattr(processor, "feature_extractor", None) is not None
         arguments |= {"audio" if is_whole else "raw_speech": sound, "sampling_rate": rate}
-    if text is not None:
-        _check_reads_text(model)
+    main = model.module.main_input_name
+    if text is not None and main in MEDIA_INPUTS and not takes(model.module, "input_ids"):
+        hint = " Pass the decoder's text as target='…'."
+        raise InputError(
+            f"{model.name} reads no text beside its {main}: leave it out."
+            + hint * bool(model.module.config.is_encoder_decoder)
+        )
     prompt = _prompt(model, processor, text, len(images))
     if prompt is not None:
         arguments["text"] = prompt
@@ -249,10 +208,22 @@ def prepare(
             encoding = processor(**arguments, return_tensors="pt")
         except (TypeError, ValueError) as error:
             raise InputError(f"{model.name}'s processor refused the input: {error}") from error
-    inputs = _tensors(model, encoding)
-    _check_length(model, inputs)
-    seen = seen_images(inputs.get("pixel_values"), image_processor(processor))
-    return Prepared(inputs, Media(seen, sound, rate))
+    parameters = inspect.signature(model.module.forward).parameters
+    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    inputs = {
+        name: value.to(model.module.dtype) if value.is_floating_point() else value
+        for name, value in encoding.items()
+        if isinstance(value, Tensor) and (takes_all or name in parameters)
+    }
+    ids, limit = inputs.get("input_ids"), model.info.max_length
+    if ids is not None and len(ids) != 1:
+        raise InputError(f"The processor made {len(ids)} rows of the input; a trace has one.")
+    if ids is not None and limit is not None and ids.shape[1] > limit:
+        raise InputError(
+            f"The input has {ids.shape[1]} tokens; {model.name} takes {limit}. Shorten the text."
+        )
+    seen = _seen_images(inputs.get("pixel_values"), image_processor(processor))
+    return inputs, Media(seen, sound, rate)
 
 
 def _prompt(
@@ -284,7 +255,14 @@ def _prompt(
 def _from_template(model: Model, processor: Processor, messages: Messages, n_images: int) -> str:
     """Apply the chat template. Images that no message contains come before the first text."""
     chat = [dict(message) for message in messages]
-    check_contents(chat)
+    for number, message in enumerate(chat):
+        content = message.get("content")
+        is_parts = isinstance(content, list) and all(isinstance(part, Mapping) for part in content)
+        if not isinstance(content, str) and not is_parts:
+            raise InputError(
+                f"Message {number} of the chat has the content {content!r:.60}. Expected a text, "
+                'or a list of parts: [{"type": "image"}, {"type": "text", "text": "…"}].'
+            )
     n_placed = n_placed_images(chat)
     if n_placed not in (0, n_images):
         raise InputError(f"The messages place {n_placed} images, but {n_images} are given.")
@@ -298,40 +276,14 @@ def _from_template(model: Model, processor: Processor, messages: Messages, n_ima
     return written_chat(processor, chat, takes_parts=True)
 
 
-def _tensors(model: Model, encoding: Mapping[str, object]) -> dict[str, Tensor]:
-    """Return the tensors of the model's parameters, in the dtype of its weights."""
-    parameters = inspect.signature(model.module.forward).parameters
-    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    dtype = model.module.dtype
-    return {
-        name: value.to(dtype) if value.is_floating_point() else value
-        for name, value in encoding.items()
-        if isinstance(value, Tensor) and (takes_all or name in parameters)
-    }
-
-
-def _check_length(model: Model, inputs: Mapping[str, Tensor]) -> None:
-    ids, limit = inputs.get("input_ids"), model.info.max_length
-    if ids is None:
-        return
-    if len(ids) != 1:
-        raise InputError(f"The processor made {len(ids)} rows of the input; a trace has one.")
-    if limit is not None and ids.shape[1] > limit:
-        raise InputError(
-            f"The input has {ids.shape[1]} tokens; {model.name} takes {limit}. Shorten the text."
-        )
-
-
-def seen_images(pixels: Tensor | None, processor: Any) -> tuple[np.ndarray, ...]:
+def _seen_images(pixels: Tensor | None, processor: Any) -> tuple[np.ndarray, ...]:
     """Undo the normalization of pixels (`… color row column`); return the images as bytes."""
     if pixels is None or pixels.ndim < 4 or pixels.shape[-3] != 3:
         return ()
     values = pixels.detach().float().cpu().reshape(-1, *pixels.shape[-3:]).numpy()
     if getattr(processor, "do_normalize", False):
-        mean, std = (
-            np.asarray(numbers, dtype=np.float32).reshape(-1, 1, 1)
-            for numbers in (processor.image_mean, processor.image_std)
-        )
+        both = np.array([processor.image_std, processor.image_mean], np.float32)
+        std, mean = both[..., None, None]
         values = values * std + mean
     if getattr(processor, "do_rescale", False):
         values = values / float(processor.rescale_factor)

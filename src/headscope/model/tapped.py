@@ -80,7 +80,8 @@ class TappedModule:
         """Return wiring, check and tap for the media of `inputs`, or for the self-check's own."""
         media = self._own_media if inputs is None else media_of(inputs)
         if media in self._wired and not self._wired[media].tap.is_current():
-            self._forget()
+            self._wired.clear()  # layers were replaced, moved or removed
+            self._own_media = None
             media = None if inputs is None else media
         if media is None or media not in self._wired:
             with locked_modules(modules_of(self.module)):  # one thread checks, others wait for it
@@ -89,31 +90,22 @@ class TappedModule:
                     media = self._wire(inputs)
         return self._wired[media]
 
-    def _forget(self) -> None:
-        """Drop every self-check, because layers were replaced, moved or removed."""
-        self._wired.clear()
-        self._own_media = None
-
     def _wire(self, inputs: Mapping[str, object] | None) -> frozenset[str]:
+        """Run the self-check, or load the cached check of the same files."""
         example = self._example
         if inputs is not None and media_of(inputs) != media_of(example or {}):
             example = self.to_device(inputs) if media_of(inputs) else None
-        wiring, check = self._checked(example)
+        key = check_key(self.module) if self._is_from_files and example is None else None
+        checked = None if key is None else load_check(key)
+        if checked is None:
+            checked = wire(self.module, example)
+            if key is not None:
+                store_check(key, *checked)
+        wiring, check = checked
         self._wired[wiring.media] = Wired(wiring, check, Tap(self.module, wiring))
         if inputs is None or example is self._example:
             self._own_media = wiring.media
         return wiring.media
-
-    def _checked(self, example: Mapping[str, object] | None) -> tuple[Wiring, Check]:
-        """Run the self-check, or load the cached check of the same files."""
-        key = check_key(self.module) if self._is_from_files and example is None else None
-        cached = None if key is None else load_check(key)
-        if cached is not None:
-            return cached
-        wiring, check = wire(self.module, example)
-        if key is not None:
-            store_check(key, wiring, check)
-        return wiring, check
 
     def _checks(self) -> Checks:
         """Return the self-checks so far, for a copy of the module in another process."""
@@ -173,15 +165,12 @@ class TappedModule:
     def run(
         self,
         inputs: Mapping[str, object],
-        reader: LayerReader,
+        reader: LayerReader | None = None,
         *,
         scores: bool = False,
         **options: object,
     ) -> ModelOutput:
-        """Run one forward pass without gradients and pass each layer's attention to `reader`.
-
-        At most one layer's attention is in memory. Returns the model's output.
-        """
+        """Run one forward pass without gradients; `reader` gets each layer's attention in turn."""
         to_device = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
             to_device = uncached(self.module) | to_device

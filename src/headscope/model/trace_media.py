@@ -12,10 +12,10 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,13 +27,7 @@ from headscope.attention import Attention, BlockName
 from headscope.errors import HeadscopeError, InputError, TruncationWarning, warn
 from headscope.model.edits import Edit, ablate
 from headscope.model.encode import Messages, decoded_tokens, encode
-from headscope.model.processing import (
-    MEDIA_INPUTS,
-    Prepared,
-    SoundProcessor,
-    prepare,
-    sound_processor,
-)
+from headscope.model.processing import MEDIA_INPUTS, prepare, sound_processor
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tracing import (
     IDS_OF_STACK,
@@ -51,27 +45,14 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 
-def find_frames(
-    config: PretrainedConfig, listener: SoundProcessor, inputs: Mapping[str, Tensor], n_tokens: int
-) -> list[Frame] | None:
-    """Return the interval of the recording for each of `n_tokens`.
+def _samples_per_token(
+    config: PretrainedConfig, listener: Any, inputs: Mapping[str, Tensor], n_tokens: int
+) -> int | None:
+    """Return the samples of the recording for each of `n_tokens`; None if they may not be frames.
 
     From samples: the strides of the configured convolutions, if they give this number of tokens.
     From a spectrogram: the hops per token, if that is a whole number.
-
-    Returns:
-        None if neither holds; the tokens may then not be frames.
     """
-    rate = int(listener.sampling_rate)
-    step = _samples_a_token(config, listener, inputs, n_tokens)
-    if step is None:
-        return None
-    return [Frame(i * step / rate, (i + 1) * step / rate) for i in range(n_tokens)]
-
-
-def _samples_a_token(
-    config: PretrainedConfig, listener: SoundProcessor, inputs: Mapping[str, Tensor], n_tokens: int
-) -> int | None:
     if (samples := inputs.get("input_values")) is not None and samples.ndim == 2:
         kernels, strides = (getattr(config, f"conv_{kind}", None) for kind in ("kernel", "stride"))
         if not kernels or not strides or len(kernels) != len(strides):
@@ -125,7 +106,21 @@ def find_patches(
         )
 
     def keys(values: Tensor) -> Tensor | None:
-        return _first_keys(model, {**inputs, "pixel_values": values}, block, layer, ablated)
+        """Return the layer's keys, `token feature`, and stop the model there."""
+        kept: list[Tensor] = []
+
+        def read(attention: Attention) -> None:
+            if attention.block == block and attention.layer == layer:
+                if attention.keys is not None:
+                    by_token = attention.keys.transpose(1, 2).flatten(2)
+                    kept.append(by_token.flatten(0, 1).float())
+                raise _Read
+
+        attachment = Attachment(reader=read, edits=ablated, returns_weights=False)
+        changed_inputs = {**inputs, "pixel_values": values}
+        with torch.inference_mode(), model.attached(attachment, changed_inputs), suppress(_Read):
+            model.module(**model.to_device(changed_inputs))
+        return kept[0] if kept else None
 
     original = keys(pixels)
     if original is None:
@@ -142,9 +137,17 @@ def find_patches(
         return moved
 
     height, width = pixels.shape[-2:]
+    config = model.module.config
+    patch = getattr(getattr(config, "vision_config", None), "patch_size", None)
+    patch = getattr(config, "patch_size", None) if patch is None else patch
+    steps = max(1, height // N_STRIPS), max(1, width // N_STRIPS)
+    if isinstance(patch, int) and patch > 0:
+        steps = patch, patch
+    elif isinstance(patch, list | tuple) and len(patch) >= 2:
+        steps = int(patch[-2]), int(patch[-1])
     strips = [
         [(start, min(start + step, size)) for start in range(0, size, step)]
-        for size, step in zip((height, width), _steps(model, height, width), strict=True)
+        for size, step in zip((height, width), steps, strict=True)
     ]
     by_axis = []
     for axis, edges in zip((-2, -1), strips, strict=True):
@@ -154,59 +157,10 @@ def find_patches(
             mask.narrow(axis, start, end - start).fill_(1)
             rows.append(changed(mask))
         by_axis.append(np.array(rows))
-    images = _images(pixels, changed)
+    outer = pixels.shape[:-3]
+    whole_images = torch.eye(outer.numel()).to(pixels).reshape(-1, *outer, 1, 1, 1)
+    images = np.array([changed(mask) for mask in whole_images])
     return _rectangles(by_axis[0], by_axis[1], images, strips, (height, width))
-
-
-def _images(pixels: Tensor, changed: Callable[[Tensor], np.ndarray]) -> np.ndarray:
-    """Return which tokens change with a whole image: `image token`."""
-    n_images = int(np.prod(pixels.shape[:-3]))
-    rows = []
-    for number in range(n_images):
-        mask = torch.zeros_like(pixels).reshape(n_images, -1)
-        mask[number] = 1
-        rows.append(changed(mask.reshape(pixels.shape)))
-    return np.array(rows)
-
-
-def _first_keys(
-    model: Model,
-    inputs: Mapping[str, Tensor],
-    block: BlockName,
-    layer: int,
-    edits: tuple[Edit, ...],
-) -> Tensor | None:
-    """Return one layer's keys, `token feature`, and stop the model there."""
-    kept: list[Tensor] = []
-
-    def read(attention: Attention) -> None:
-        if attention.block == block and attention.layer == layer:
-            if attention.keys is not None:
-                by_token = attention.keys.transpose(1, 2).flatten(2)
-                kept.append(by_token.flatten(0, 1).float())
-            raise _Read
-
-    attachment = Attachment(reader=read, edits=edits, returns_weights=False)
-    with torch.inference_mode(), model.attached(attachment, inputs), suppress(_Read):
-        model.module(**model.to_device(inputs))
-    return kept[0] if kept else None
-
-
-def _steps(model: Model, height: int, width: int) -> tuple[int, int]:
-    """Return height and width of the model's patches, or of strips if it states none."""
-    size = _setting(model.module.config, "patch_size")
-    if isinstance(size, int) and size > 0:
-        return size, size
-    if isinstance(size, list | tuple) and len(size) >= 2:
-        return int(size[-2]), int(size[-1])
-    return max(1, height // N_STRIPS), max(1, width // N_STRIPS)
-
-
-def _setting(config: PretrainedConfig, name: str) -> object:
-    for part in (getattr(config, "vision_config", None), config):
-        if (value := getattr(part, name, None)) is not None:
-            return value
-    return None
 
 
 def _rectangles(
@@ -230,20 +184,15 @@ def _rectangles(
     located = [edge for edge in edges if edge is not None]
     tops = sorted({down for _, down, _ in located})
     lefts = sorted({across for _, _, across in located})
-    return [
-        None
-        if edge is None
-        else Patch(
-            tops.index(edge[1]),
-            lefts.index(edge[2]),
-            top=edge[1][0],
-            left=edge[2][0],
-            bottom=edge[1][1],
-            right=edge[2][1],
-            image=edge[0],
-        )
-        for edge in edges
-    ]
+    patches: list[Patch | None] = []
+    for edge in edges:
+        if edge is None:
+            patches.append(None)
+            continue
+        image, down, across = edge
+        row, column = tops.index(down), lefts.index(across)
+        patches.append(Patch(row, column, down[0], across[0], down[1], across[1], image))
+    return patches
 
 
 def _run(moved: np.ndarray, strips: list[tuple[int, int]], size: int) -> tuple[float, float] | None:
@@ -270,110 +219,69 @@ def trace_media(
 ) -> Trace:
     """Trace media; see `Model.trace`."""
     generate = whole_number("generate", options.generate, 0)
-    prepared = prepare(model, text, image, audio)
-    with _reporting_short_sounds(model, prepared.media):
-        inputs, n_given = _with_decoder(model, prepared.inputs, target, generate)
-        trace = run_trace(model, inputs, {}, options, n_cut=0)
-    stacks = _text_stacks(model, trace, inputs, n_given)
-    stacks |= _image_stacks(model, trace, inputs, stacks, prepared.media)
-    sounds = _sound_stacks(model, trace, inputs, prepared)
-    n_cut = sum(_n_cut(tokens, prepared.media.seconds) for tokens in sounds.values())
-    if n_cut:
-        _report_cut(model, next(iter(sounds.values())), prepared.media, options)
-        trace = replace(trace, provenance={**trace.provenance, "n_cut": n_cut})
-    return trace.with_tokens(stacks | sounds, prepared.media)
-
-
-@contextmanager
-def _reporting_short_sounds(model: Model, media: Media) -> Iterator[None]:
-    """Within the block, report errors on a very short recording as InputError."""
+    inputs, media = prepare(model, text, image, audio)
+    seconds = media.seconds
     try:
-        yield
-    except HeadscopeError:
-        raise
+        inputs, n_given = _with_decoder(model, inputs, target, generate)
+        trace = run_trace(model, inputs, {}, options, n_cut=0)
     except (RuntimeError, ValueError) as error:
-        if media.sound is None or media.seconds >= SHORT_SECONDS:
+        if isinstance(error, HeadscopeError) or media.sound is None or seconds >= SHORT_SECONDS:
             raise
         raise InputError(
             f"{model.name} cannot read a recording of {len(media.sound)} samples "
-            f"({media.seconds:.4f} s): it is too short ({error})."
+            f"({seconds:.4f} s): it is too short ({error})."
         ) from error
-
-
-def _n_cut(tokens: Tokens, seconds: float) -> int:
-    last = tokens.media_tokens[-1] if tokens.media_tokens else None
-    if not isinstance(last, Frame):
-        return 0
-    length = last.end - last.start
-    if seconds - last.end <= max(SHORT_SECONDS, 2 * length):
-        return 0  # the last frames read beyond their strides
-    return round((seconds - last.end) / length)
-
-
-def _report_cut(model: Model, tokens: Tokens, media: Media, options: TraceOptions) -> None:
-    last = tokens.media_tokens[-1]
-    assert isinstance(last, Frame)
-    message = f"The recording lasts {media.seconds:.1f} s and {model.name} reads {last.end:.1f} s"
-    if not options.truncate:
-        raise InputError(f"{message}. Shorten it, or pass truncate=True to cut it.")
-    warn(f"{message}: the rest was cut.", TruncationWarning)
+    stacks = {}
+    for stack, name in IDS_OF_STACK.items():
+        ids, numbered = inputs.get(name), trace.stack_tokens.get(stack)
+        if model.tokenizer and ids is not None and numbered and ids.shape[1] == len(numbered):
+            listed = ids[0].tolist()
+            start = decoded_tokens(model.tokenizer, listed[:n_given])
+            stacks[stack] = decoded_tokens(model.tokenizer, listed, start=start, is_generated=True)
+    stacks |= _image_stacks(model, trace, inputs, stacks, media)
+    for tower, frames in _frames(model, trace, inputs, media).items():
+        stacks[tower] = _frame_tokens(frames, seconds)
+        length, end = frames[-1].end - frames[-1].start, frames[-1].end
+        if seconds - end <= max(SHORT_SECONDS, 2 * length):
+            continue  # the last frames read beyond their strides
+        message = f"The recording lasts {seconds:.1f} s and {model.name} reads {end:.1f} s"
+        if not options.truncate:
+            raise InputError(f"{message}. Shorten it, or pass truncate=True to cut it.")
+        warn(f"{message}: the rest was cut.", TruncationWarning)
+        n_cut = round((seconds - end) / length)
+        trace = replace(trace, provenance={**trace.provenance, "n_cut": n_cut})
+    return trace.with_tokens(stacks, media)
 
 
 def _with_decoder(
     model: Model, inputs: dict[str, Tensor], target: str | None, generate: int
 ) -> tuple[dict[str, Tensor], int]:
     """Add the decoder's input or generated tokens; return the inputs and the prompt's length."""
-    check_target(model, target, generate, has_decoder=bool(model.module.config.is_encoder_decoder))
-    if generate:
-        return _written(model, inputs, generate)
+    has_decoder = bool(model.module.config.is_encoder_decoder)
+    check_target(model, target, generate, has_decoder=has_decoder)
     if target is not None:
-        tokenizer = model.require_tokenizer()
         limit = model.info.max_length
-        encoded = encode(tokenizer, target, max_length=limit, as_target=True)
+        encoded = encode(model.require_tokenizer(), target, max_length=limit, as_target=True)
         target_ids = list(encoded.tokens.ids)
         start = decoder_start(model)
-        ids = target_ids[:-1] if target_ids[0] == start else [start, *target_ids[:-1]]
-        return inputs | {"decoder_input_ids": torch.tensor([ids])}, len(ids)
+        listed = target_ids[:-1] if target_ids[0] == start else [start, *target_ids[:-1]]
+        return inputs | {"decoder_input_ids": torch.tensor([listed])}, len(listed)
     prompt = inputs.get("input_ids")
-    return inputs, 0 if prompt is None else prompt.shape[1]
-
-
-def _written(model: Model, inputs: dict[str, Tensor], n: int) -> tuple[dict[str, Tensor], int]:
-    """Add up to n generated tokens; return the inputs and the prompt's length."""
-    ids = let_write(model, inputs, n)
-    if model.module.config.is_encoder_decoder:
+    if not generate:
+        return inputs, 0 if prompt is None else prompt.shape[1]
+    ids = let_write(model, inputs, generate)
+    if has_decoder:
         start = decoder_start(model)
         if int(ids[0, 0]) != start:
             ids = torch.cat([torch.tensor([[start]]), ids], 1)
         return inputs | {"decoder_input_ids": ids}, 1
     prompt = inputs["input_ids"]
-    longer = {name: _longer(value, prompt, ids.shape[1]) for name, value in inputs.items()}
+    zeros = prompt.new_zeros(1, ids.shape[1] - prompt.shape[1])
+    longer = {
+        name: torch.cat([value, zeros.to(value)], 1) if value.shape == prompt.shape else value
+        for name, value in inputs.items()
+    }
     return longer | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, prompt.shape[1]
-
-
-def _longer(value: Tensor, ids: Tensor, n: int) -> Tensor:
-    """Extend an input with one number per id by zeros for generated tokens."""
-    if value.shape != ids.shape:
-        return value
-    return torch.cat([value, value.new_zeros(1, n - ids.shape[1])], 1)
-
-
-def _text_stacks(
-    model: Model, trace: Trace, inputs: Mapping[str, Tensor], n_given: int
-) -> dict[str, Tokens]:
-    """Return the tokens of the stacks that read ids, with generated ones marked."""
-    stacks = {}
-    for stack, name in IDS_OF_STACK.items():
-        ids = inputs.get(name)
-        numbered = trace.stack_tokens.get(stack)
-        if ids is None or numbered is None or model.tokenizer is None:
-            continue
-        if ids.shape[1] != len(numbered):
-            continue
-        listed = ids[0].tolist()
-        start = decoded_tokens(model.tokenizer, listed[:n_given])
-        stacks[stack] = decoded_tokens(model.tokenizer, listed, start=start, is_generated=True)
-    return stacks
 
 
 def _tower(trace: Trace, name: BlockName, stacks: Container[str]) -> BlockName | None:
@@ -391,27 +299,21 @@ def _image_stacks(
     stacks: Mapping[str, Tokens],
     media: Media,
 ) -> dict[str, Tokens]:
-    if "pixel_values" not in inputs or not media.images:
-        return {}
     tower = _tower(trace, "vision", stacks)
-    if tower is None:
+    if "pixel_values" not in inputs or not media.images or tower is None:
         return {}
     patches = find_patches(model, inputs, tower, tower)
     if patches is None or not any(patches):
         return {}
-    named = {str(tower): _patch_tokens(patches)}
+    extra = itertools.count()
+    names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
+    bare = Tokens.of(names, special=[patch is None for patch in patches])
+    named = {str(tower): replace(bare, texts=("",), media_tokens=tuple(patches))}
     if "self" in stacks and tower != "self":
         inside = find_patches(model, inputs, "self", tower)
         if inside is not None and any(inside):
             named["self"] = _with_patches(stacks["self"], inside)
     return named
-
-
-def _patch_tokens(patches: Sequence[Patch | None]) -> Tokens:
-    extra = itertools.count()
-    names = [f"[+{next(extra)}]" if patch is None else patch.label for patch in patches]
-    bare = Tokens.of(names, special=[patch is None for patch in patches])
-    return replace(bare, texts=("",), media_tokens=tuple(patches))
 
 
 def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
@@ -447,19 +349,20 @@ def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:
     )
 
 
-def _sound_stacks(
-    model: Model, trace: Trace, inputs: Mapping[str, Tensor], prepared: Prepared
-) -> dict[str, Tokens]:
-    if prepared.media.sound is None or not any(name in inputs for name in MEDIA_INPUTS):
-        return {}
+def _frames(
+    model: Model, trace: Trace, inputs: Mapping[str, Tensor], media: Media
+) -> dict[BlockName, list[Frame]]:
+    """Return the frames of the block that reads the recording, if it has frames."""
     tower = _tower(trace, "audio", ("self",) if "input_ids" in inputs else ())
-    if tower is None:
+    if media.sound is None or tower is None or not any(name in inputs for name in MEDIA_INPUTS):
         return {}
     n_tokens = len(trace.stack_tokens[tower])
     listener = sound_processor(model.require_processor())
-    assert listener is not None  # `prepare` used it
-    frames = find_frames(model.module.config, listener, inputs, n_tokens)
-    return {} if frames is None else {tower: _frame_tokens(frames, prepared.media.seconds)}
+    step = _samples_per_token(model.module.config, listener, inputs, n_tokens)
+    if step is None:
+        return {}
+    rate = int(listener.sampling_rate)
+    return {tower: [Frame(i * step / rate, (i + 1) * step / rate) for i in range(n_tokens)]}
 
 
 def _frame_tokens(frames: Sequence[Frame], seconds: float) -> Tokens:

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import HeadscopeError, InputError, MissingObjective
+from headscope.errors import HeadscopeError, InputError
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.edits import Edit, describe_edits
 from headscope.model.encode import (
@@ -37,7 +37,6 @@ from headscope.model.tap.forward_pass import takes
 from headscope.model.tap.sites import Wiring
 from headscope.model.tapped import once
 from headscope.model.weight_files import quiet
-from headscope.results.predictions import Predictions
 from headscope.results.trace import Trace, is_weighed
 from headscope.text.tokens import Tokens
 
@@ -109,27 +108,7 @@ def trace_text(
     encoded, stacks, inputs = encode_for(
         model, text, pair, target=target, generate=options.generate, truncate=options.truncate
     )
-    if options.generate:
-        stacks, inputs = _generated(model, encoded, options.generate)
     return run_trace(model, inputs, stacks, options, n_cut=encoded.n_cut)
-
-
-def predict_text(
-    model: Model, text: str, pair: str | None, target: str | None, generate: int
-) -> Predictions:
-    """See `Model.predict`."""
-    model.require_objective("A prediction")
-    encoded, stacks, inputs = encode_for(
-        model, text, pair, target=target, generate=generate, truncate=True
-    )
-    if generate:
-        stacks, inputs = _generated(model, encoded, generate)
-    with torch.inference_mode(), model.tapped(returns_weights=False):
-        outputs = model.module(**model.to_device(inputs))
-    predictions = read_predictions(model, outputs, stacks)
-    if predictions is None:
-        raise MissingObjective(f"{model.info.architecture} returned no logits for its tokens.")
-    return predictions
 
 
 def trace_inputs(model: Model, inputs: Mapping[str, object], options: TraceOptions) -> Trace:
@@ -189,10 +168,13 @@ def encode_for(
     pair: str | None,
     *,
     target: str | None,
-    generate: int,
+    generate: int = 0,
     truncate: bool,
 ) -> tuple[Encoded, dict[str, Tokens], dict[str, Tensor]]:
-    """Encode a text: return the encoding, the tokens by stack, and the model's inputs."""
+    """Encode a text; return the encoding, the tokens by stack, and the model's inputs.
+
+    Tokens and inputs include up to `generate` tokens that the model writes.
+    """
     if not isinstance(generate, int) or generate < 0:
         raise InputError(f"generate should be a number of tokens from 0 on, not {generate!r}.")
     main = model.module.main_input_name
@@ -224,6 +206,8 @@ def encode_for(
     check_target(model, target, generate, has_decoder=has_decoder)
     inputs = encoded.tensors(tokenizer)
     check_placeholders(model, inputs)
+    if generate:
+        return encoded, *_generated(model, encoded, generate)
     if target is None:
         stack = "encoder" if has_decoder else "self"
         return encoded, {stack: encoded.tokens}, inputs
@@ -231,10 +215,8 @@ def encode_for(
         tokenizer, target, max_length=model.info.max_length, truncate=truncate, as_target=True
     )
     shifted = shifted_target(encoded_target, decoder_start(model), Speller(tokenizer))
-    decoder = shifted.with_words()
-    stacks = {"encoder": encoded.tokens, "decoder": decoder}
-    ids = torch.tensor([decoder.ids])
-    return encoded, stacks, inputs | {"decoder_input_ids": ids}
+    stacks = {"encoder": encoded.tokens, "decoder": shifted.with_words()}
+    return encoded, stacks, inputs | {"decoder_input_ids": torch.tensor([shifted.ids])}
 
 
 def check_target(model: Model, target: str | None, generate: int, *, has_decoder: bool) -> None:
@@ -266,17 +248,18 @@ def _generated(
     model: Model, encoded: Encoded, n: int
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
     tokenizer = model.require_tokenizer()
+    prompt = encoded.tensors(tokenizer)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    ids = let_write(model, encoded.tensors(tokenizer), n, pad_token_id=pad)
+    ids = let_write(model, prompt, n, pad_token_id=pad)
     written: list[int] = ids[0].tolist()
     if "decoder" in model.info.blocks:
         start = decoded_tokens(tokenizer, written[:1])
         tokens = decoded_tokens(tokenizer, written, start=start, is_generated=True)
         stacks = {"encoder": encoded.tokens, "decoder": tokens}
-        return stacks, encoded.tensors(tokenizer) | {"decoder_input_ids": ids}
+        return stacks, prompt | {"decoder_input_ids": ids}
     tokens = decoded_tokens(tokenizer, written, start=encoded.tokens, is_generated=True)
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    kinds = encoded.tensors(tokenizer).get("token_type_ids")
+    kinds = prompt.get("token_type_ids")
     if kinds is not None:  # generated tokens have the last kind, as in `generate`
         more = kinds[:, -1:].expand(-1, ids.shape[1] - kinds.shape[1])
         inputs["token_type_ids"] = torch.cat([kinds, more], 1)
@@ -315,7 +298,13 @@ def run_trace(
     if options.norms and not vectors:
         raise InputError("norms=True needs the values: leave vectors=True.")
     wiring = model.wiring_for(inputs)
-    layers = _checked_layers(model, wiring, options.layers)
+    available = {site.layer for site in wiring.sites}
+    layers = available if options.layers is None else set(options.layers)
+    if not layers or not layers <= available:
+        raise InputError(
+            f"layers={options.layers!r}: {model.name} has attention in layers {min(available)} to "
+            f"{max(available)}. Name at least one of them."
+        )
     is_plain = all(site.is_dot_product for site in wiring.sites)
     _check_size(
         wiring, stacks, layers, scores=vectors and not is_plain if scores is None else scores
@@ -333,7 +322,7 @@ def run_trace(
         "n_cut": n_cut,
         "versions": versions("headscope", "transformers", "torch"),
     }
-    blocks = collector.blocks(wiring, stacks)
+    blocks = collector.blocks(stacks)
     if options.norms:
         from headscope.model.norm_weights import add_lengths
 
@@ -352,19 +341,6 @@ def _load_name(model: Model) -> str | None:
         return None
     aliases = {packaged.title: alias for alias, packaged in PACKAGED.items()}
     return aliases.get(model.name, model.name if origin.startswith("hub") else None)
-
-
-def _checked_layers(model: Model, wiring: Wiring, layers: Sequence[int] | None) -> set[int]:
-    available = {site.layer for site in wiring.sites}
-    if layers is None:
-        return available
-    chosen = set(layers)
-    if not chosen or not chosen <= available:
-        raise InputError(
-            f"layers={layers!r}: {model.name} has attention in layers {min(available)} to "
-            f"{max(available)}. Name at least one of them."
-        )
-    return chosen
 
 
 def _check_size(
@@ -409,17 +385,12 @@ def _numbered(
     stacks: dict[str, Tokens] = {}
     for block in collector.seen:
         n_queries, n_keys = collector.lengths(block)
-        if block != "cross":
-            stacks[block] = _spelled(model, inputs, block, n_queries)
-        elif key_stack(block, collector.seen) == block:
-            stacks[block] = Tokens.of([str(i) for i in range(n_keys)])
+        ids = inputs.get(IDS_OF_STACK.get(block, ""))
+        if block == "cross":
+            if key_stack(block, collector.seen) == block:
+                stacks[block] = Tokens.of([str(i) for i in range(n_keys)])
+        elif model.tokenizer and isinstance(ids, Tensor) and ids.shape[1] == n_queries:
+            stacks[block] = decoded_tokens(model.tokenizer, ids[0].tolist())
+        else:
+            stacks[block] = Tokens.of([str(i) for i in range(n_queries)])
     return stacks
-
-
-def _spelled(model: Model, inputs: Mapping[str, object], block: str, n: int) -> Tokens:
-    """Return the tokens of a stack's ids, or n numbers."""
-    name = IDS_OF_STACK.get(block, "")
-    ids = inputs.get(name)
-    if model.tokenizer is not None and isinstance(ids, Tensor) and ids.shape[1] == n:
-        return decoded_tokens(model.tokenizer, ids[0].tolist())
-    return Tokens.of([str(i) for i in range(n)])

@@ -20,6 +20,7 @@ from typing import Any, TypedDict
 import torch
 from huggingface_hub import HfApi, try_to_load_from_cache
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.nn.modules import module as torch_modules
 from transformers import PretrainedConfig, PreTrainedModel
@@ -69,8 +70,7 @@ def reach_hub(name: str, revision: str | None) -> bool:
     except Exception as error:  # no network: the hub client raises its HTTP library's errors
         if isinstance(cached, str):
             return False
-        nearest = difflib.get_close_matches(name, PACKAGED, n=1)
-        if nearest:
+        if nearest := difflib.get_close_matches(name, PACKAGED, n=1):
             raise HubUnreachable(
                 f"There is no packaged model {name!r} and no such folder. Did you mean "
                 f"{nearest[0]!r}? (The model hub cannot be reached: {error}.)"
@@ -86,8 +86,6 @@ def reach_hub(name: str, revision: str | None) -> bool:
 
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-LARGEST_HEADER = 100_000_000
-"""Maximum bytes that the safetensors library reads."""
 LARGEST_COUNT = 100_000
 """Maximum layers, labels or heads in a configuration."""
 COUNTS = re.compile(r"layers?$|layer_|depth|labels|heads?$|experts|blocks")
@@ -96,9 +94,6 @@ SPARE_WEIGHTS, SPARE_PARTS = 50_000_000, 10_000
 position tables."""
 MAX_PACKED = 16
 """Maximum weights in one stored number if quantized: two bits of 32."""
-BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32}
-BITS |= {"F16": 16, "BF16": 16, "I16": 16, "U16": 16, "BOOL": 8, "I8": 8, "U8": 8}
-"""Bits by type. Files may contain other, smaller types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +126,21 @@ def read_headers(
             for part in _parts(location, path, options):
                 shapes |= read_shapes(part)
             weights = sum(math.prod(shape) for shape in shapes.values())
-            return WeightHeaders(weights * (MAX_PACKED if _is_quantized(config) else 1), shapes)
-    for name in (PICKLED, PICKLED_INDEX):
-        path = _file(location, name, options) if allow_pickle or _is_folder(location) else None
-        if path is not None and not allow_pickle:
+            is_quantized = getattr(config, "quantization_config", None) is not None
+            return WeightHeaders(weights * (MAX_PACKED if is_quantized else 1), shapes)
+    pickles = (PICKLED, PICKLED_INDEX) if allow_pickle or Path(location).is_dir() else ()
+    for name in pickles:
+        if (path := _file(location, name, options)) is None:
+            continue
+        if not allow_pickle:
             raise ModelError(
                 f"{location!r} has its weights in {name} alone, a pickle, which can hold other "
                 "things than numbers. Convert it where it was made (model.save_pretrained writes "
                 "safetensors); or, if you know who made it, say so: --allow-pickle, in Python "
                 "headscope.load(…, allow_pickle=True)."
             )
-        if path is not None:
-            parts = _parts(location, path, options)
-            return WeightHeaders(sum(part.stat().st_size for part in parts), is_pickled=True)
+        n_bytes = sum(part.stat().st_size for part in _parts(location, path, options))
+        return WeightHeaders(n_bytes, is_pickled=True)
     raise ModelError(
         f"{location!r} has no weights that can be read: expected {SAFE} or {SAFE_INDEX}. "
         "model.save_pretrained writes them."
@@ -151,17 +148,9 @@ def read_headers(
     )
 
 
-def _is_quantized(config: PretrainedConfig) -> bool:
-    return getattr(config, "quantization_config", None) is not None
-
-
-def _is_folder(location: str) -> bool:
-    return Path(location).is_dir()
-
-
 def _file(location: str, name: str, options: HubOptions) -> Path | None:
     """Return a file of the model, downloaded from the hub if necessary; None if missing."""
-    if _is_folder(location):
+    if Path(location).is_dir():
         path = Path(location, name)
         return path if path.is_file() else None
     cached = find_cached_file(
@@ -186,55 +175,30 @@ def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
     for name in names:
         if Path(name).name != name or name in ("", ".", ".."):
             raise ModelError(f"{path.name} names {name!r}: expected a file beside it.")
-        part = _file(location, name, options)
-        if part is None:
+        if (part := _file(location, name, options)) is None:
             raise ModelError(f"{path.name} names {name!r}, which is not there.")
         parts.append(part)
     return parts
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a safetensors file's tensors, after checking that it is complete.
-
-    Raises:
-        ModelError: the file is cut, too long, or not a safetensors file.
-    """
+    """Return the shapes of a file's tensors; raise ModelError unless it is whole safetensors."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(size - 8, LARGEST_HEADER):
-            raise ModelError(
-                f"{path.name} is cut, or not a safetensors file: its header should have {length:,} "
-                f"bytes, and the file has {size:,}. Fetch it again."
-            )
-        content = file.read(length)
+    if size < 8 or length > size - 8:
+        raise ModelError(
+            f"{path.name} is cut, or not a safetensors file: its header should have {length:,} "
+            f"bytes, and the file has {size:,}. Fetch it again."
+        )
     try:
-        header = json.loads(content)
-        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        shapes = {name: _shape(entry, size - 8 - length) for name, entry in tensors.items()}
-        end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        with safe_open(path, "np") as stored:
+            names = stored.keys()
+            return {name: tuple(stored.get_slice(name).get_shape()) for name in names}
+    except SafetensorError as error:
         raise ModelError(
             f"{path.name} is damaged, or not a safetensors file: {error}. Fetch it again."
         ) from None
-    if end != size - 8 - length:
-        raise ModelError(
-            f"{path.name} has {size - 8 - length:,} bytes of weights, and its header describes "
-            f"{end:,}. Fetch it again."
-        )
-    return shapes
-
-
-def _shape(entry: Mapping[str, Any], n_bytes: int) -> tuple[int, ...]:
-    shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
-    if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
-        raise ValueError(f"a tensor has shape {shape} at {begin}–{end}")
-    if not begin <= end <= n_bytes:
-        raise ValueError(f"a tensor lies at {begin:,}–{end:,}, of {n_bytes:,} bytes of weights")
-    bits = BITS.get(entry["dtype"])
-    if bits is not None and math.prod(shape) * bits != 8 * (end - begin):
-        raise ValueError(f"a tensor of shape {shape} and type {entry['dtype']} has {end - begin:,}")
-    return shape
 
 
 def check_counts(config: object, path: str = "config.json") -> None:
@@ -258,7 +222,7 @@ def check_sizes(model_class: Any, config: PretrainedConfig, stored: WeightHeader
         raise
     except Exception:  # transformers reports this error when it loads
         return
-    if _is_quantized(config):
+    if getattr(config, "quantization_config", None) is not None:
         return
     expected = module.state_dict()
     prefix = f"{module.base_model_prefix}."
@@ -304,8 +268,7 @@ def bounded(stored: WeightHeaders) -> Iterator[None]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Within the block, hide transformers' warnings, loading report and progress bar."""
-    verbosity = logging.get_verbosity()
-    had_bar = logging.is_progress_bar_enabled()
+    verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:

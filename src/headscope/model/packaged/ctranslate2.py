@@ -13,7 +13,6 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +59,8 @@ def read_variables(path: Path) -> tuple[str, int, dict[str, np.ndarray]]:
         if alias in stored or name not in stored:
             raise file.wrong(f"has the invalid alias {alias!r} for {name!r}")
         stored[alias] = stored[name]
-    file.end()
+    if file.n_left:
+        raise file.wrong("continues after its end")
     return specification, revision, dict(_real_numbers(stored, file))
 
 
@@ -78,8 +78,12 @@ class _File:
             "is damaged, or not a CTranslate2 model that headscope reads."
         )
 
+    @property
+    def n_left(self) -> int:
+        return len(self._data) - self._position
+
     def take(self, n: int) -> memoryview:
-        if n > len(self._data) - self._position:
+        if n > self.n_left:
             raise self.wrong(f"ends where {n:,} more bytes should be")
         self._position += n
         return self._data[self._position - n : self._position]
@@ -116,10 +120,6 @@ class _File:
             array = (array.astype("<u4") << 16).view("<f4")
         return name, array
 
-    def end(self) -> None:
-        if self._position != len(self._data):
-            raise self.wrong("continues after its end")
-
 
 def _real_numbers(
     stored: Mapping[str, np.ndarray], file: _File
@@ -143,19 +143,11 @@ def _real_numbers(
             yield name, array.astype(np.float32) / rows
 
 
-@dataclass(slots=True)
-class _Parts:
-    """Variables by name, each taken once, so that the rest can be reported."""
-
-    variables: dict[str, np.ndarray]
-
-    def take(self, name: str) -> np.ndarray:
-        if name not in self.variables:
-            raise ModelError(f"The CTranslate2 model has no {name!r}, which Whisper needs.")
-        return self.variables.pop(name)
-
-    def number(self, name: str) -> int:
-        return int(self.take(name))
+def _take(variables: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """Remove a variable, so that the rest can be reported."""
+    if name not in variables:
+        raise ModelError(f"The CTranslate2 model has no {name!r}, which Whisper needs.")
+    return variables.pop(name)
 
 
 def convert_whisper(source: Path, folder: Path) -> None:
@@ -168,19 +160,18 @@ def convert_whisper(source: Path, folder: Path) -> None:
             f"{source.name} is laid out by {specification} {revision}; "
             f"{SPECIFICATION[0]} {SPECIFICATION[1]} is converted."
         )
-    parts = _Parts(variables)
-    config = _config(parts)
-    tensors = _tensors(parts, config)
-    if parts.variables:
+    config = _config(variables)
+    tensors = _tensors(variables, config)
+    if variables:
         raise ModelError(
-            f"{source.name} has {len(parts.variables)} variables that transformers' Whisper has "
-            f"no place for, for example {sorted(parts.variables)[0]!r}."
+            f"{source.name} has {len(variables)} variables that transformers' Whisper has no place "
+            f"for, for example {min(variables)!r}."
         )
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     _write_settings(source.parent, folder, config)
 
 
-def _config(parts: _Parts) -> ConfigJson:
+def _config(variables: dict[str, np.ndarray]) -> ConfigJson:
     """Return the configuration from the shapes of weights, after checking the other settings."""
     for name, expected in (
         ("decoder/activation", EXACT_GELU),
@@ -189,11 +180,10 @@ def _config(parts: _Parts) -> ConfigJson:
         ("decoder/scale_embeddings", 0),
         ("decoder/start_from_zero_embedding", 0),
     ):
-        if (value := parts.number(name)) != expected:
+        if (value := int(_take(variables, name))) != expected:
             raise ModelError(f"{name} is {value} in the CTranslate2 model; Whisper has {expected}.")
     for name in ("decoder/alignment_heads", "decoder/alignment_layer"):
-        parts.take(name)  # only CTranslate2's runtime uses these
-    variables = parts.variables
+        _take(variables, name)  # only CTranslate2's runtime uses these
     n_words, width = variables["decoder/embeddings/weight"].shape
     n_layers = {
         side: len({m[1] for name in variables if (m := re.match(rf"{side}/layer_(\d+)/", name))})
@@ -207,8 +197,8 @@ def _config(parts: _Parts) -> ConfigJson:
         "d_model": int(width),
         "encoder_layers": n_layers["encoder"],
         "decoder_layers": n_layers["decoder"],
-        "encoder_attention_heads": parts.number("encoder/num_heads"),
-        "decoder_attention_heads": parts.number("decoder/num_heads"),
+        "encoder_attention_heads": int(_take(variables, "encoder/num_heads")),
+        "decoder_attention_heads": int(_take(variables, "decoder/num_heads")),
         "encoder_ffn_dim": len(variables["encoder/layer_0/ffn/linear_0/bias"]),
         "decoder_ffn_dim": len(variables["decoder/layer_0/ffn/linear_0/bias"]),
         "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
@@ -220,19 +210,19 @@ def _config(parts: _Parts) -> ConfigJson:
     }
 
 
-def _tensors(parts: _Parts, config: ConfigJson) -> dict[str, np.ndarray]:
+def _tensors(variables: dict[str, np.ndarray], config: ConfigJson) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
 
     def move(source: str, target: str, names: Mapping[str, str]) -> None:
         for theirs, ours in names.items():
-            tensors[f"model.{target}.{ours}"] = parts.take(f"{source}/{theirs}")
+            tensors[f"model.{target}.{ours}"] = _take(variables, f"{source}/{theirs}")
 
     linear = {"weight": "weight", "bias": "bias"}
     norm = {"gamma": "weight", "beta": "bias"}
     for convolution in ("conv1", "conv2"):
         move(f"encoder/{convolution}", f"encoder.{convolution}", linear)
     move("decoder/embeddings", "decoder.embed_tokens", {"weight": "weight"})
-    projection = parts.take("decoder/projection/weight")
+    projection = _take(variables, "decoder/projection/weight")
     if not np.array_equal(projection, tensors["model.decoder.embed_tokens.weight"]):
         raise ModelError("The CTranslate2 model's output projection is not its embedding.")
     for side in ("encoder", "decoder"):
@@ -252,23 +242,19 @@ def _tensors(parts: _Parts, config: ConfigJson) -> dict[str, np.ndarray]:
                 move(f"{theirs}/{their_name}/layer_norm", f"{ours}.{our_name}_layer_norm", norm)
                 for number, letters in enumerate(fused):
                     source = f"{theirs}/{their_name}/linear_{number}"
-                    tensors |= _unfused(parts, source, f"model.{ours}.{our_name}", letters)
+                    weights, biases = (
+                        np.split(_take(variables, f"{source}/{kind}"), len(letters))
+                        for kind in ("weight", "bias")
+                    )
+                    for letter, weight, bias in zip(letters, weights, biases, strict=True):
+                        name = "out_proj" if letter == "o" else f"{letter}_proj"
+                        target = f"model.{ours}.{our_name}.{name}"
+                        tensors[f"{target}.weight"] = weight
+                        if letter != "k":
+                            tensors[f"{target}.bias"] = bias
+                        elif bias.any():
+                            raise ModelError(f"{source} has a bias on its keys, unlike Whisper.")
     return {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-
-
-def _unfused(parts: _Parts, source: str, target: str, letters: str) -> dict[str, np.ndarray]:
-    """Split the projections that one linear map stacks."""
-    weights = np.split(parts.take(f"{source}/weight"), len(letters))
-    biases = np.split(parts.take(f"{source}/bias"), len(letters))
-    tensors: dict[str, np.ndarray] = {}
-    for letter, weight, bias in zip(letters, weights, biases, strict=True):
-        name = "out_proj" if letter == "o" else f"{letter}_proj"
-        tensors[f"{target}.{name}.weight"] = weight
-        if letter != "k":
-            tensors[f"{target}.{name}.bias"] = bias
-        elif bias.any():
-            raise ModelError(f"{source} has a bias on its keys, unlike Whisper.")
-    return tensors
 
 
 def _write_settings(source: Path, folder: Path, config: ConfigJson) -> None:

@@ -25,6 +25,11 @@ LAYER_TENSORS = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+OTHER_TENSORS = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
 SPECIAL_TYPES = (2, 3)
 """GGUF token types `unknown` and `control`."""
 
@@ -46,9 +51,15 @@ def convert_gguf(source: Path, folder: Path) -> None:
     tensors = {}
     for tensor in reader.tensors:
         array = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-        name, short = _tensor_name(tensor.name)
-        if short in heads:
-            array = _half_split_rotary(array, heads[short])
+        name = OTHER_TENSORS.get(tensor.name)
+        if name is None:
+            _, layer, short, kind = tensor.name.split(".")
+            name = f"model.layers.{layer}.{LAYER_TENSORS[short]}.{kind}"
+            if short in heads:
+                # GGUF interleaves the halves of each head (0, d/2, 1, d/2+1, …), so that rotation
+                # pairs are neighbors; transformers pairs neuron i with i + d/2.
+                pairs = array.reshape(heads[short], -1, 2, array.shape[1])
+                array = pairs.swapaxes(1, 2).reshape(array.shape)
         tensors[name] = np.ascontiguousarray(array)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=1))
@@ -81,30 +92,6 @@ def _config(fields: ConfigJson) -> ConfigJson:
         "pad_token_id": int(fields["tokenizer.ggml.padding_token_id"]),
         "dtype": "float32",
     }
-
-
-def _tensor_name(name: str) -> tuple[str, str]:
-    """Return transformers' name of a GGUF tensor, and its short name within a layer."""
-    outside = {
-        "token_embd.weight": "model.embed_tokens.weight",
-        "output_norm.weight": "model.norm.weight",
-        "output.weight": "lm_head.weight",
-    }
-    if name in outside:
-        return outside[name], ""
-    _, layer, short, kind = name.split(".")
-    return f"model.layers.{layer}.{LAYER_TENSORS[short]}.{kind}", short
-
-
-def _half_split_rotary(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Undo GGUF's order of rotary neurons.
-
-    GGUF interleaves the two halves of each head (0, d/2, 1, d/2+1, …) so that rotation
-    pairs are neighbors; transformers pairs neuron i with i + d/2.
-    """
-    rows, columns = weight.shape
-    pairs = weight.reshape(n_heads, rows // n_heads // 2, 2, columns)
-    return pairs.swapaxes(1, 2).reshape(rows, columns)
 
 
 def _write_tokenizer(fields: ConfigJson, folder: Path, config: ConfigJson) -> None:

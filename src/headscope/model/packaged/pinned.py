@@ -43,7 +43,7 @@ class Pinned(ABC):
             return None
 
     def is_installed(self) -> bool:
-        """Is the pinned version of the distribution installed?"""
+        """True if the pinned version of the distribution is installed."""
         return self.installed_version() == self.version
 
     def verified(self, name: str, expected: str) -> Path:
@@ -215,10 +215,7 @@ def converted(
 
 
 def is_intact(folder: Path) -> bool:
-    """Return whether the folder has exactly the files that were written.
-
-    transformers might read others.
-    """
+    """True if the folder has exactly the files that were written; others might be read too."""
     try:
         hashes: dict[str, str] = json.loads((folder / MANIFEST).read_text())
         if {file.name for file in folder.iterdir()} - {MANIFEST} != set(hashes):

@@ -63,7 +63,8 @@ def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: 
     """
     complete = [recording for recording in recordings if recording.is_complete]
     own_maps = [m for block, some in maps.items() if block != "cross" for m in some]
-    if _differ(maps, again):
+    pairs = _pairs(maps, again)
+    if any(a.shape != b.shape or not _are_equal(a, b) for a, b in pairs):
         return (
             "its attention differs between two runs on the same input (it draws random numbers), "
             "so values cannot be compared"
@@ -110,13 +111,16 @@ def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: 
     )
 
 
-def _differ(maps: Maps, again: Maps) -> bool:
-    pairs = [
-        pair for block in maps for pair in zip(maps[block], again.get(block, ()), strict=False)
-    ]
-    return any(
-        a.shape != b.shape or not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs
-    )
+def _pairs(maps: Maps, again: Maps) -> list[tuple[Tensor, Tensor]]:
+    return [pair for block in maps for pair in zip(maps[block], again.get(block, ()), strict=False)]
+
+
+def _are_equal(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+def _max_difference(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().nan_to_num().max())
 
 
 def refuse(root: PreTrainedModel, reason: str) -> NoReturn:
@@ -138,11 +142,7 @@ class EndToEndCheck:
     recordings: Mapping[Site, Recording]
 
     def prove(self) -> None:
-        """Read and edit the model through the tap.
-
-        Raises:
-            TapUnsupported: a weight differs from its recording, or an edit has no effect.
-        """
+        """Read and edit the model through the tap; raise TapUnsupported if either fails."""
         read: Counter[Site] = Counter()
 
         def compare(attention: Attention) -> None:
@@ -155,8 +155,7 @@ class EndToEndCheck:
                     "hook of yours runs the model again inside its own forward pass, remove the "
                     "hook, or let it run a copy of the model",
                 )
-            expected = self.recordings[site].weights
-            difference = float((attention.weights - expected).abs().nan_to_num().max())
+            difference = _max_difference(attention.weights, self.recordings[site].weights)
             if not is_close(difference):
                 refuse(
                     self.root,
@@ -165,32 +164,35 @@ class EndToEndCheck:
                 )
 
         tap = Tap(self.root, self.wiring)
-        tried = self._one_of_each_kind()
+        # The last site of each kind: layers of one class run the same code.
+        kinds = {
+            (site.block, type(self.root.get_submodule(site.module)), site.computation): site
+            for site in self.wiring.sites
+        }
+        tried = list(kinds.values())
         with tap.attached(Attachment(reader=compare)), self._kept_outputs(tried) as before:
             output = main_output(self.root(**self.inputs))
         for site in self.recordings:
             if not read[site]:
-                refuse(
-                    self.root, f"layer {site.layer} ({site.block}) was not read in a forward pass"
-                )
+                reason = f"layer {site.layer} ({site.block}) was not read in a forward pass"
+                refuse(self.root, reason)
         for site in tried:
-            edits = tuple(
-                Ablate(layer=site.layer, head=head, block=site.block)
-                for head in range(site.n_heads)
-            )
+            layer, block = site.layer, site.block
+            heads = range(site.n_heads)
+            edits = tuple(Ablate(layer=layer, head=head, block=block) for head in heads)
             with tap.attached(Attachment(edits=edits)), self._kept_outputs([site]) as after:
                 edited = main_output(self.root(**self.inputs))
             key = site.module, site.occurrence
-            weights, heads = self.recordings[site].weights, self.recordings[site].output
+            weights, vectors = self.recordings[site].weights, self.recordings[site].output
             pairs = [
                 (a, b)
                 for a, b in zip(before.get(key, ()), after.get(key, ()), strict=True)
                 if a.numel() != weights.numel() or a.shape[-2:] != weights.shape[-2:]
             ] or [(output, edited)]
-            is_silent = (heads is not None and not bool(heads.nan_to_num().any())) or all(
-                not bool(a.nan_to_num().any()) for a, _ in pairs
+            is_silent = (vectors is not None and not vectors.nan_to_num().any()) or all(
+                not a.nan_to_num().any() for a, _ in pairs
             )
-            if not is_silent and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs):
+            if not is_silent and all(_are_equal(a, b) for a, b in pairs):
                 refuse(
                     self.root,
                     f"ablating all heads of layer {site.layer} ({site.block}) does not change the "
@@ -209,13 +211,12 @@ class EndToEndCheck:
         return "as is" if self._stops(self.inputs) else None
 
     def _stops(self, inputs: Mapping[str, object]) -> bool:
-        """Is every layer's attention bit-equal if the pass ends after the last one?"""
+        """True if every layer's attention is bit-equal with the pass ended after the last one."""
         exact: Counter[Site] = Counter()
 
         def compare(attention: Attention) -> None:
             site = self._site(attention)
-            expected = self.recordings[site].weights
-            exact[site] += torch.equal(attention.weights.nan_to_num(), expected.nan_to_num())
+            exact[site] += _are_equal(attention.weights, self.recordings[site].weights)
 
         returns = not getattr(self.root, SUPPORTS_SDPA, False)
         attachment = Attachment(reader=compare, returns_weights=returns, stops=True)
@@ -230,14 +231,6 @@ class EndToEndCheck:
 
     def _site(self, attention: Attention) -> Site:
         return self.wiring.find(attention.block, attention.layer, None)
-
-    def _one_of_each_kind(self) -> list[Site]:
-        """Return the last site of each kind: layers of one class run the same code."""
-        kinds = {
-            (site.block, type(self.root.get_submodule(site.module)), site.computation): site
-            for site in self.wiring.sites
-        }
-        return list(kinds.values())
 
     @contextmanager
     def _kept_outputs(self, sites: list[Site]) -> Iterator[ModuleOutputs]:
@@ -272,18 +265,14 @@ class Check:
     unread: tuple[str, ...] = ()
     """Modules with a softmax that no reference map contains, and that is not read."""
     depends_on_cache: bool = False
-    """Does the attention change with a cache? Then the tap reads without one."""
+    """True if the attention changes with a cache; the tap then reads without one."""
     is_cached: bool = False
-    """Was the check loaded from an earlier process with the same files and libraries?"""
+    """True if the check was loaded from an earlier process with the same files and libraries."""
 
     @property
     def is_exact(self) -> bool:
-        """Are attention and output bit-equal to the reference?"""
-        return (
-            self.against == "weights"
-            and self.largest_difference == 0
-            and self.output_difference == 0
-        )
+        """True if attention and output are bit-equal to the reference."""
+        return self.against == "weights" and self.largest_difference == self.output_difference == 0
 
     def __str__(self) -> str:
         when = " (cached)" if self.is_cached else ""
@@ -318,31 +307,37 @@ def wire(
         refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
     with locked_modules(modules), suspended(), torch.inference_mode(), eager_attention(root):
         inputs, reference = _reference_inputs(root, example)
-        depends_on_cache = _depends_on_cache(root, inputs, reference)
+        depends_on_cache = False
+        if "use_cache" not in inputs and uncached(root):
+            without = read_reference(root, inputs | uncached(root))
+            depends_on_cache = any(
+                a.shape != b.shape or not is_close(_max_difference(a, b))
+                for a, b in _pairs(reference.maps, without.maps)
+            )
         if depends_on_cache:
             inputs |= uncached(root)
             reference = read_reference(root, inputs)
         found = _find(root, inputs, reference)
-        n_rows = _n_rows(inputs)
+        grid = inputs.get("grid_thw")  # images may be one list of patches
+        by_row = [grid] if isinstance(grid, Tensor) else inputs.values()
+        n_rows = next(len(x) for x in by_row if isinstance(x, Tensor) and x.ndim)
         matches = _whole_stacks(found, n_rows)
         if not matches:
             again = read_reference(root, inputs).maps
             refuse(root, reason_of(reference.maps, again, found.recordings, n_rows))
-        if not found.fits(reference):
+        size = float(reference.output.abs().nan_to_num().max())
+        if not is_close(found.difference, size):
             refuse(
                 root,
                 f"the model's output changes by {found.difference:.2g} under the tap, so the tap "
                 "would not read the model's own computation",
             )
         sites, copies = _sites(matches)
-        wiring = Wiring(
-            found.route,
-            sites,
-            _causal_blocks(matches),
-            media_of(inputs),
-            copies,
-            may_cache=not depends_on_cache,
-        )
+        weights = [(match.block, match.recording.weights) for match in matches]
+        not_causal = {block for block, x in weights if block == "cross" or not is_causal(x)}
+        causal_blocks = frozenset(block for block, _ in weights) - not_causal
+        media, may_cache = media_of(inputs), not depends_on_cache
+        wiring = Wiring(found.route, sites, causal_blocks, media, copies, may_cache)
         recordings = {s: m.recording for s, m in zip(sites, matches, strict=True)}
         end_to_end = EndToEndCheck(root, inputs, wiring, recordings)
         # First, so that the later checks also show that an early stop leaves no traces.
@@ -370,30 +365,10 @@ def _reference_inputs(
             return dict(inputs), read_reference(root, inputs)
         except TapUnsupported as error:  # the first error names the missing input best
             refusal = refusal or error
-    if refusal is None:
-        refuse(
-            root,
-            "headscope does not know what it takes (its main input is "
-            f"{root.main_input_name!r}). Pass inputs: headscope.load(model, example={{…}})",
-        )
-    raise refusal
-
-
-def _depends_on_cache(
-    root: PreTrainedModel, inputs: dict[str, object], reference: ReferenceMaps
-) -> bool:
-    if "use_cache" in inputs or not uncached(root):
-        return False
-    without = read_reference(root, inputs | uncached(root))
-    pairs = [
-        (ours, theirs)
-        for block, maps in reference.maps.items()
-        for ours, theirs in zip(maps, without.maps.get(block, ()), strict=False)
-    ]
-    return any(
-        a.shape != b.shape or not is_close(float((a - b).abs().nan_to_num().max()))
-        for a, b in pairs
-    )
+    if refusal is not None:
+        raise refusal
+    reason = f"headscope does not know what it takes (its main input is {root.main_input_name!r})"
+    refuse(root, f"{reason}. Pass inputs: headscope.load(model, example={{…}})")
 
 
 @dataclass(slots=True)
@@ -408,11 +383,6 @@ class _Found:
     """Attention that no reference map contains."""
     difference: float
     """Maximum difference between the outputs of the recorded run and the reference run."""
-
-    def fits(self, reference: ReferenceMaps) -> bool:
-        """Were all maps found, with the same model output?"""
-        size = float(reference.output.abs().nan_to_num().max())
-        return bool(self.matches) and is_close(self.difference, size)
 
 
 def _find(root: PreTrainedModel, inputs: Mapping[str, object], reference: ReferenceMaps) -> _Found:
@@ -432,22 +402,20 @@ def _find(root: PreTrainedModel, inputs: Mapping[str, object], reference: Refere
 
 def _among(route: Route, run: Run, root: PreTrainedModel, reference: ReferenceMaps) -> _Found:
     matched = match_maps(reference.maps, run.recordings)
-    matches, left = matched if matched is not None else ([], [])
+    matches: list[Match] = []
+    left: list[Recording] = []
     if matched is not None:
-        towers, left = _towers(root, reference, matches, left)
-        matches = _renamed(root, matches + towers)
+        towers, left = _towers(root, reference, *matched)
+        matches = _renamed(root, matched[0] + towers)
     if not reference.maps and not matches and route == "fallback":
         complete = [x for x in run.recordings if x.is_complete and x.weights.ndim == 4]
         if any(recording.occurrence or recording.computation for recording in complete):
             complete = []  # windows, or several images: their order is unknown
-        matches = [Match("self", recording, 0.0, "nothing") for recording in complete]
-        matches = [replace(match, block=_named_block(match)) for match in matches]
+        matches = [Match(_named_block(x, "self"), x, 0.0, "nothing") for x in complete]
         left = []
     output = main_output(run.outputs)
     is_alike = output.shape == reference.output.shape  # a random model may write more
-    difference = (
-        float((output - reference.output).abs().nan_to_num().max()) if is_alike else math.inf
-    )
+    difference = _max_difference(output, reference.output) if is_alike else math.inf
     return _Found(route, run.recordings, matches, [x for x in left if x.is_complete], difference)
 
 
@@ -466,25 +434,22 @@ def _towers(
         tower = root.get_submodule(name)
         assert isinstance(tower, PreTrainedModel)
         block = tower_block(name, tower)
-        maps = read_tower_reference(tower, call) if block is not None and block not in taken else []
-        matched = match_maps({block: maps}, inside) if block is not None and maps else None
+        if block is None or block in taken:
+            continue
+        maps = read_tower_reference(tower, call)
+        matched = match_maps({block: maps}, inside) if maps else None
         if matched is None:
             continue
-        assert block is not None
         matched_towers.append(name)
         taken.add(block)
         towers += matched[0]
-        left = [recording for recording in left if not _was_used(recording, matched[0])]
+        used = {
+            (x.module, x.occurrence, x.computation)
+            for match in matched[0]
+            for x in (match.recording, *match.copies)
+        }
+        left = [x for x in left if (x.module, x.occurrence, x.computation) not in used]
     return towers, left
-
-
-def _was_used(recording: Recording, matches: Sequence[Match]) -> bool:
-    key = recording.module, recording.occurrence, recording.computation
-    return any(
-        (r.module, r.occurrence, r.computation) == key
-        for match in matches
-        for r in (match.recording, *match.copies)
-    )
 
 
 def _is_within(module: str, name: str) -> bool:
@@ -500,7 +465,9 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
     tower = _returned_tower(root, matches)
     if tower is not None:
         matches = [replace(m, block=tower) if m.block == "self" else m for m in matches]
-    crossing = [m for m in matches if m.block == "self" and _named_block(m) == "cross"]
+    crossing = [
+        m for m in matches if m.block == "self" and _named_block(m.recording, m.block) == "cross"
+    ]
     blocks = {m.block for m in matches}
     if "cross" not in blocks and len(crossing) < sum(m.block == "self" for m in matches):
         for m in crossing:
@@ -516,21 +483,13 @@ def _returned_tower(root: PreTrainedModel, matches: Sequence[Match]) -> BlockNam
     """Return the sub-model whose maps the model returns as its own (BLIP's image), or None."""
     blocks = {match.block for match in matches}
     own_modules = [match.recording.module for match in matches if match.block == "self"]
-    for name, part in root.named_modules():
+    for name, part in root.named_modules() if {"self", "text"} <= blocks else ():
         contains_all = all(_is_within(module, name) for module in own_modules)
         if name and isinstance(part, PreTrainedModel) and contains_all:
             tower = tower_block(name, part)
-            if {"self", "text"} <= blocks and tower not in (None, *blocks):
+            if tower not in (None, *blocks):
                 return tower
     return None
-
-
-def _n_rows(inputs: Mapping[str, object]) -> int:
-    """Return the number of rows of the inputs, or of images given as one list of patches."""
-    grid = inputs.get("grid_thw")
-    if isinstance(grid, Tensor):
-        return len(grid)
-    return next(len(x) for x in inputs.values() if isinstance(x, Tensor) and x.ndim)
 
 
 def _whole_stacks(found: _Found, n_rows: int) -> list[Match]:
@@ -538,7 +497,14 @@ def _whole_stacks(found: _Found, n_rows: int) -> list[Match]:
     matches = list(found.matches)
     for block in dict.fromkeys(match.block for match in matches):
         group = [match for match in matches if match.block == block]
-        if _is_square(group, None if is_tower(block) else n_rows):
+        shapes = {match.recording.weights.shape for match in group}
+        # All maps of a block have the same queries and keys: no windows, no pooling.
+        if len({(shape[0], *shape[2:]) for shape in shapes}) == 1 and all(
+            len(shape) == 4
+            and (is_tower(block) or shape[0] == n_rows)
+            and (block == "cross" or shape[2] == shape[3])
+            for shape in shapes
+        ):
             continue
         if not is_tower(block):
             return []
@@ -547,29 +513,17 @@ def _whole_stacks(found: _Found, n_rows: int) -> list[Match]:
     return matches
 
 
-def _is_square(matches: Sequence[Match], n_rows: int | None) -> bool:
-    """Has every map of a block the same queries and keys (no windows, no pooling)?"""
-    shapes = set()
-    for match in matches:
-        weights = match.recording.weights
-        if weights.ndim != 4:
-            return False
-        rows, _, n_queries, n_keys = weights.shape
-        if (n_rows is not None and rows != n_rows) or (
-            match.block != "cross" and n_queries != n_keys
-        ):
-            return False
-        shapes.add((rows, n_queries, n_keys))
-    return len(shapes) == 1
-
-
 def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
     """Return a site for each match, in order, and the sites of the copies."""
     layers: dict[int, int] = {}
     for block in dict.fromkeys(match.block for match in matches):
         group = [index for index, match in enumerate(matches) if match.block == block]
-        modules = [matches[index].recording.module for index in group]
-        layers |= dict(zip(group, _layer_numbers(modules), strict=True))
+        # Numbers in module names, because hybrids skip layers; else the order of calls.
+        found = [re.search(r"\.(\d+)\.", f".{matches[i].recording.module}.") for i in group]
+        numbers = [int(number[1]) if number else -1 for number in found]
+        if numbers[0] < 0 or any(a >= b for a, b in itertools.pairwise(numbers)):
+            numbers = list(range(len(group)))
+        layers |= dict(zip(group, numbers, strict=True))
     sites = tuple(proved_site(match, layers[index]) for index, match in enumerate(matches))
     copies = tuple(
         replace(site, occurrence=copy.occurrence, computation=copy.computation, is_copy=True)
@@ -579,26 +533,7 @@ def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]
     return sites, copies
 
 
-def _layer_numbers(modules: Sequence[str]) -> list[int]:
-    """Return layer numbers from module names (hybrids skip layers), else the order of calls."""
-    numbers = []
-    for module in modules:
-        number = re.search(r"\.(\d+)\.", f".{module}.")
-        numbers.append(int(number[1]) if number else -1)
-    increasing = all(a < b for a, b in itertools.pairwise(numbers))
-    return numbers if increasing and numbers[0] >= 0 else list(range(len(numbers)))
-
-
-def _causal_blocks(matches: Sequence[Match]) -> frozenset[BlockName]:
-    causal: dict[BlockName, bool] = {}
-    for match in matches:
-        if match.block != "cross":
-            is_so_far = causal.get(match.block, True)
-            causal[match.block] = is_so_far and is_causal(match.recording.weights)
-    return frozenset(block for block, looks_back in causal.items() if looks_back)
-
-
-def _named_block(match: Match) -> BlockName:
-    """Return the block by the module's name, if the reference does not show it."""
-    is_cross = re.search(r"cross|enc_?dec|encoder_attn", match.recording.module.lower())
-    return "cross" if is_cross else match.block
+def _named_block(recording: Recording, block: BlockName) -> BlockName:
+    """Return `cross` if the module's name says so, else `block`."""
+    is_cross = re.search(r"cross|enc_?dec|encoder_attn", recording.module.lower())
+    return "cross" if is_cross else block

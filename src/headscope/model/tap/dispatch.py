@@ -23,7 +23,7 @@ from headscope.model.edits import Edit, Vectors
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.sites import Route, Site
-from headscope.model.tap.watch import Hooks, Watch, unfold, unfold_any, watching
+from headscope.model.tap.watch import Hooks, Watch, unfold, watching
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,22 +64,13 @@ class Attached:
 class Participant(NamedTuple):
     """Share of one attachment in one attention computation."""
 
-    attached: Attached
+    attachment: Attachment
+    bound_sites: BoundSites
     site: Site
     inputs: ForwardInputs
     """Inputs of the running forward pass."""
     block: BlockName
     """Block of the computation in the model that runs the forward pass."""
-
-    @property
-    def attachment(self) -> Attachment:
-        """Options of the attachment."""
-        return self.attached.attachment
-
-    @property
-    def bound_sites(self) -> BoundSites:
-        """Sites of the attached model."""
-        return self.attached.bound_sites
 
 
 class Participants:
@@ -89,6 +80,9 @@ class Participants:
         members: at least one participant.
         site: the computation's site in the model attached first.
         edits: edits that apply here, each with its participant.
+        wants_scores: True if any reader needs scores.
+        wants_gradient: True if any attachment has a gradient callback.
+        returns_weights: True if the weights are returned to the model.
     """
 
     def __init__(self, members: Sequence[Participant]) -> None:
@@ -100,21 +94,10 @@ class Participants:
             for edit in member.attachment.edits
             if edit.touches(member.site, member.bound_sites.wiring.main_block())
         ]
-
-    @property
-    def wants_scores(self) -> bool:
-        """Does any reader need scores?"""
-        return any(member.attachment.wants_scores for member in self.members)
-
-    @property
-    def wants_gradient(self) -> bool:
-        """Does any attachment have a gradient callback?"""
-        return any(member.attachment.on_gradient is not None for member in self.members)
-
-    @property
-    def returns_weights(self) -> bool:
-        """Are the weights returned to the model?"""
-        return all(member.attachment.returns_weights for member in self.members)
+        attachments = [member.attachment for member in members]
+        self.wants_scores = any(x.wants_scores for x in attachments)
+        self.wants_gradient = any(x.on_gradient is not None for x in attachments)
+        self.returns_weights = all(x.returns_weights for x in attachments)
 
     def edit_vectors(self, vectors: Vectors) -> Vectors:
         """Apply all edits to the vectors."""
@@ -177,34 +160,23 @@ def suspended() -> Iterator[None]:
 @contextmanager
 def connected(modules: Iterable[nn.Module], attached: Attached) -> Iterator[None]:
     """Within the block, calls of these attention modules include `attached`."""
+    route = attached.bound_sites.wiring.route
     with ExitStack() as stack:
         for module in modules:
-            stack.enter_context(_connected(module, attached))
+            with _lock:
+                dispatcher = _dispatchers.get(id(module))
+                if dispatcher is None:
+                    dispatcher = _dispatchers[id(module)] = _Dispatcher(module, route)
+                elif dispatcher.route != route:
+                    raise InputError(
+                        f"A {type(module).__name__} of this "
+                        f"{type(attached.bound_sites.root).__name__} is read on another route "
+                        "through another model that shares it. Leave that model's block (edit, "
+                        "tapped) first."
+                    )
+                dispatcher.attached = (*dispatcher.attached, attached)
+                stack.callback(dispatcher.detach, attached)
         yield
-
-
-@contextmanager
-def _connected(module: nn.Module, attached: Attached) -> Iterator[None]:
-    route = attached.bound_sites.wiring.route
-    with _lock:
-        dispatcher = _dispatchers.get(id(module))
-        if dispatcher is None:
-            dispatcher = _dispatchers[id(module)] = _Dispatcher(module, route)
-        elif dispatcher.route != route:
-            raise InputError(
-                f"A {type(module).__name__} of this {type(attached.bound_sites.root).__name__} is "
-                "read on another route through another model that shares it. Leave that "
-                "model's block (edit, tapped) first."
-            )
-        dispatcher.attached = (*dispatcher.attached, attached)
-    try:
-        yield
-    finally:
-        with _lock:
-            dispatcher.attached = tuple(x for x in dispatcher.attached if x is not attached)
-            if not dispatcher.attached:
-                del _dispatchers[id(module)]
-                dispatcher.close()
 
 
 def attached_to(modules: Iterable[nn.Module]) -> list[Attached]:
@@ -231,9 +203,13 @@ class _Dispatcher:
         else:
             self._opened.enter_context(watching(module, self._start_watch, self._finish_watch))
 
-    def close(self) -> None:
-        """Restore the module."""
-        self._opened.close()
+    def detach(self, attached: Attached) -> None:
+        """Remove an attachment; the last one restores the module."""
+        with _lock:
+            self.attached = tuple(x for x in self.attached if x is not attached)
+            if not self.attached:
+                del _dispatchers[id(self._module)]
+                self._opened.close()
 
     def attached_here(self) -> list[Attached]:
         """Return what is attached for calls of this thread."""
@@ -252,7 +228,8 @@ class _Dispatcher:
         for attached in attachments:
             for computation, site in sites[attached.bound_sites].items():
                 inputs = _inputs(attached.bound_sites, computation, sites)
-                members.setdefault(computation, []).append(Participant(attached, site, *inputs))
+                member = Participant(attached.attachment, attached.bound_sites, site, *inputs)
+                members.setdefault(computation, []).append(member)
         return {computation: Participants(some) for computation, some in members.items()}
 
     # Interface route: the family's eager function is called here.
@@ -274,18 +251,16 @@ class _Dispatcher:
         scores: Tensor | None = None
         if participants.edits or participants.wants_scores or participants.wants_gradient:
             hooks = _InterfaceEdits(participants, query.shape[2], key.shape[2])
-            with Watch(
-                hooks, keeps_scores=participants.wants_scores, replace_at="product"
-            ) as watch:
+            watch = Watch(hooks, keeps_scores=participants.wants_scores, replace_at="product")
+            with watch:
                 output, weights = function(module, *vectors, *args, **kwargs)
-            weights, scores = watch.steps[-1].weights, watch.steps[-1].scores
+            weights = watch.steps[-1].weights
+            scores = watch.steps[-1].scores if participants.wants_scores else None
         else:
             output, weights = function(module, *vectors, *args, **kwargs)
         assert weights is not None
         outputs = participants.edit_outputs(output.transpose(1, 2))
-        _read(
-            participants, weights, vectors, outputs, scores if participants.wants_scores else None
-        )
+        _read(participants, weights, vectors, outputs, scores)
         return outputs.transpose(1, 2), weights if participants.returns_weights else None
 
     # Fallback route: the module runs unchanged under a Watch.
@@ -306,17 +281,14 @@ class _Dispatcher:
                     "so it cannot be read for this input."
                 )
             has_vectors = site.head_size is not None
-            laid_out = functools.partial(unfold_any, n_heads=site.n_heads)
+            vectors = (steps.query, steps.key) if has_vectors else (None, None)
+            n_heads = site.n_heads
             _read(
                 participants,
-                unfold(steps.weights, site.n_heads),
-                Vectors(
-                    laid_out(steps.query if has_vectors else None),
-                    laid_out(steps.key if has_vectors else None),
-                    laid_out(steps.value),
-                ),
-                laid_out(steps.output),
-                laid_out(steps.scores),
+                unfold(steps.weights, n_heads),
+                Vectors(*(unfold(x, n_heads) for x in (*vectors, steps.value))),
+                unfold(steps.output, n_heads),
+                unfold(steps.scores, n_heads),
             )
 
 
@@ -332,10 +304,7 @@ class _InterfaceEdits(Hooks):
 
 
 class _FoldedEdits(Hooks):
-    """All edits on the fallback route, whose tensors may have `batch·head` on one axis.
-
-    `calls` are participants by computation; other computations are not edited.
-    """
+    """Edits by computation on the fallback route; tensors may have `batch·head` on one axis."""
 
     def __init__(self, calls: dict[int, Participants]) -> None:
         self.calls = calls
@@ -363,15 +332,14 @@ class _FoldedEdits(Hooks):
         participants = self.calls.get(computation)
         if participants is None or not participants.edits:
             return output
-        return participants.edit_outputs(unfold(output, participants.site.n_heads)).reshape(
-            output.shape
-        )
+        unfolded = unfold(output, participants.site.n_heads)
+        return participants.edit_outputs(unfolded).reshape(output.shape)
 
     def _edited(self, computation: int, folded: Vectors) -> Vectors:
         participants = self.calls.get(computation)
         if participants is None or not participants.edits:
             return folded
-        unfolded = Vectors(*(unfold_any(tensor, participants.site.n_heads) for tensor in folded))
+        unfolded = Vectors(*(unfold(tensor, participants.site.n_heads) for tensor in folded))
         return Vectors(
             *(
                 None if before is None or after is None else after.reshape(before.shape)
@@ -387,13 +355,10 @@ def _inputs(
 
     The bound sites' own root comes first. A base model may run alone: then another root counts.
     """
-    own_block = sites[bound_sites][computation].block
-    if bound_sites.inputs is not None:
-        return bound_sites.inputs, own_block
-    for other, others_sites in sites.items():
-        if other.inputs is not None and computation in others_sites:
-            return other.inputs, others_sites[computation].block
-    return ForwardInputs(n_past=bound_sites.n_past), own_block
+    for other in (bound_sites, *sites):
+        if other.inputs is not None and computation in sites[other]:
+            return other.inputs, sites[other][computation].block
+    return ForwardInputs(n_past=bound_sites.n_past), sites[bound_sites][computation].block
 
 
 def _read(
@@ -406,26 +371,28 @@ def _read(
     """Pass the attention to every reader, under the block and layer of its model."""
     attentions: dict[BoundSites, Attention] = {}
     is_over = False
-    for participant in participants.members:
-        reader, site = participant.attachment.reader, participant.site
-        bound_sites = participant.bound_sites
-        if reader is None or site.is_copy:
+    for attachment, bound_sites, site, inputs, block in participants.members:
+        if attachment.reader is None or site.is_copy:
             continue
-        participant.inputs.check_media(bound_sites.wiring)
+        inputs.check_media(bound_sites.wiring)
         if weights.ndim != 4 or weights.shape[1] != site.n_heads:
             raise TapUnsupported(
                 f"{site.module} has attention of shape {tuple(weights.shape)} here; the "
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
         if bound_sites not in attentions:
-            own_scores, sink_logits = _split(scores if site.has_scores else None, weights.shape[-1])
-            query_mask, key_mask = participant.inputs.masks(participant.block, weights)
+            own_scores = sink_logits = None
+            if scores is not None and site.has_scores:
+                n_keys = weights.shape[-1]  # a column after the keys is the sink logit
+                own_scores = scores[..., :n_keys]
+                sink_logits = scores[..., n_keys] if scores.shape[-1] > n_keys else None
+            query_mask, key_mask = inputs.masks(block, weights)
             attentions[bound_sites] = Attention(
                 weights=weights,
                 block=site.block,
                 layer=site.layer,
                 is_causal=site.block in bound_sites.wiring.causal_blocks
-                and participant.inputs.looks_back(weights),
+                and inputs.looks_back(weights),
                 query_mask=query_mask,
                 key_mask=key_mask,
                 queries=None if site.head_size is None else vectors.query,
@@ -435,14 +402,7 @@ def _read(
                 scores=own_scores,
                 sink_logits=sink_logits,
             )
-        reader(attentions[bound_sites])
-        is_over |= participant.attachment.stops and bound_sites.count_read(site)
+        attachment.reader(attentions[bound_sites])
+        is_over |= attachment.stops and bound_sites.count_read(site)
     if is_over:
         raise AllRead
-
-
-def _split(scores: Tensor | None, n_keys: int) -> tuple[Tensor | None, Tensor | None]:
-    """Split scores into those of the keys and the sink logit, the column after the keys."""
-    if scores is None:
-        return None, None
-    return scores[..., :n_keys], scores[..., n_keys] if scores.shape[-1] > n_keys else None

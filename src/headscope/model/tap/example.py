@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 N_QUERIES = 11
@@ -131,57 +131,45 @@ class _Maker:
 
     def placeholders(self) -> tuple[int, ...]:
         """Return the placeholder ids of an image in a text, one per image token."""
-        for name in ("image_token_id", "image_token_index"):
-            token = getattr(self.config, name, None)
-            if isinstance(token, int):
-                counts = ("num_query_tokens", "mm_tokens_per_image", "image_seq_length")
-                stated = [self._stated(count, None) for count in counts]
-                height, width = _pair(self._stated("image_size", 224))
-                size = self._stated("patch_size", 14)
-                size = size if isinstance(size, int) else 14
-                n = next((x for x in stated if x is not None), (height // size) * (width // size))
-                return (token,) * int(n)
-        return ()
+        tokens = (getattr(self.config, f"image_token_{end}", None) for end in ("id", "index"))
+        token = next((token for token in tokens if isinstance(token, int)), None)
+        if token is None:
+            return ()
+        counts = ("num_query_tokens", "mm_tokens_per_image", "image_seq_length")
+        stated = [self._stated(count, None) for count in counts]
+        height, width = _pair(self._stated("image_size", 224))
+        size = self._stated("patch_size", 14)
+        size = size if isinstance(size, int) else 14
+        n = next((x for x in stated if x is not None), (height // size) * (width // size))
+        return (token,) * int(n)
 
     def _decoder(self) -> Example:
         if not self.config.is_encoder_decoder or "decoder_input_ids" not in self.parameters:
             return {}
-        return {
-            "decoder_input_ids": self._ids(self.config.get_text_config(decoder=True), N_DECODER)
-        }
+        config = self.config.get_text_config(decoder=True)
+        return {"decoder_input_ids": self._ids(config, N_DECODER)}
 
     def needs(self, name: str) -> bool:
-        """Does the forward method require this parameter?"""
+        """True if the forward method requires this parameter."""
         parameter = self.parameters.get(name)
-        if parameter is None:
-            return False
-        return parameter.default is inspect.Parameter.empty or name == "bbox"
+        return parameter is not None and (name == "bbox" or parameter.default is parameter.empty)
 
     def _ids(self, config: PretrainedConfig, n: int) -> Tensor:
-        special = _special_ids(self.config) | _special_ids(config)
-        vocabulary = range(min(self._vocabulary(config), 1000))
-        ordinary = [i for i in vocabulary if i not in special] or list(vocabulary)
-        choice = torch.randint(len(ordinary), (N_ROWS, n), generator=self._generator)
-        return torch.tensor(ordinary)[choice].to(self.root.device)
-
-    def _vocabulary(self, config: PretrainedConfig) -> int:
-        """Return the size of the embedding table or the configured vocabulary."""
         try:
             table = self.root.get_input_embeddings()
         except (NotImplementedError, AttributeError):
             table = None
-        stated = getattr(config, "vocab_size", None)
-        sizes = [stated] if isinstance(stated, int) else []
-        sizes += [table.num_embeddings] if isinstance(table, nn.Embedding) else []
-        return min(sizes, default=1000)
+        sizes = [getattr(config, "vocab_size", None), getattr(table, "num_embeddings", None)]
+        special = _special_ids(self.config) | _special_ids(config)
+        vocabulary = range(min([1000, *(size for size in sizes if isinstance(size, int))]))
+        ordinary = [i for i in vocabulary if i not in special] or list(vocabulary)
+        choice = torch.randint(len(ordinary), (N_ROWS, n), generator=self._generator)
+        return torch.tensor(ordinary)[choice].to(self.root.device)
 
     def _stated(self, name: str, default: Any) -> Any:
         parts = (self.config, *(getattr(self.config, key, None) for key in self.config.sub_configs))
-        for part in parts:
-            value = getattr(part, name, None)
-            if value is not None:
-                return value
-        return default
+        stated = (getattr(part, name, None) for part in parts)
+        return next((value for value in stated if value is not None), default)
 
 
 def _special_ids(config: PretrainedConfig) -> set[int]:

@@ -39,7 +39,7 @@ def uncached(root: nn.Module) -> dict[str, object]:
 
 
 def takes(root: nn.Module, name: str) -> bool:
-    """Does the model's forward method name this parameter?"""
+    """True if the model's forward method names this parameter."""
     return name in inspect.signature(root.forward).parameters
 
 
@@ -53,19 +53,7 @@ class ForwardInputs:
     media: frozenset[str] = frozenset()
     is_seq2seq: bool = False
     has_own_mask: bool = False
-    """Has the pass a mask of queries by keys?"""
-
-    @classmethod
-    def of_call(cls, kwargs: Mapping[str, object], *, is_seq2seq: bool) -> ForwardInputs:
-        """Create from the keyword arguments of a forward pass."""
-        return cls(
-            _padding(kwargs, MASKS[0]),
-            _padding(kwargs, MASKS[1]),
-            _n_past(kwargs) or 0,
-            media_of(kwargs),
-            is_seq2seq,
-            any(getattr(kwargs.get(name), "ndim", 2) > 2 for name in MASKS),
-        )
+    """True if the pass has a mask of queries by keys."""
 
     def check_media(self, wiring: Wiring) -> None:
         """Raise TapUnsupported for an image or audio input that the self-check did not use."""
@@ -78,7 +66,7 @@ class ForwardInputs:
             )
 
     def looks_back(self, weights: Tensor) -> bool:
-        """Does causal attention stay causal under the given mask?"""
+        """True if causal attention stays causal under the given mask."""
         return not self.has_own_mask or not bool(weights.triu(1).any())
 
     def positions(self, block: BlockName, n_queries: int, n_keys: int) -> Positions:
@@ -105,9 +93,8 @@ class ForwardInputs:
         has_decoder = block == "decoder" or (block == "cross" and self.is_seq2seq)
         query_mask = self.decoder_mask if has_decoder else self.mask
         key_mask = self.decoder_mask if block == "decoder" else self.mask
-        if block == "cross" and not self.is_seq2seq:
-            key_mask = None
-        if key_mask is not None and key_mask.shape[1] != n_keys:
+        is_foreign = block == "cross" and not self.is_seq2seq
+        if is_foreign or (key_mask is not None and key_mask.shape[1] != n_keys):
             key_mask = None
         return _last(query_mask, n_queries), key_mask
 
@@ -160,7 +147,7 @@ class BoundSites:
         )
 
     def is_current(self) -> bool:
-        """Does the model still have the modules that were checked?"""
+        """True if the model still has the modules that were checked."""
         try:
             return all(self.root.get_submodule(name) is x for name, x in self.modules.items())
         except AttributeError:  # a layer was removed
@@ -202,22 +189,24 @@ class BoundSites:
 
     def site_like(self, site: Site, other: BoundSites) -> Site | None:
         """Return this model's site for a site of another model, or None if it is not shared."""
-        module = other.modules[site.module]
-        name = self._names.get(id(module))
-        if name is None:
-            return None
-        return self.wiring.at(name, site.occurrence).get(site.computation)
+        name = self._names.get(id(other.modules[site.module]))
+        sites = {} if name is None else self.wiring.at(name, site.occurrence)
+        return sites.get(site.computation)
 
     @contextmanager
     def followed(self) -> Iterator[None]:
         """Within the block, track forward passes of the root."""
         with self._lock:
             if not self._n_followers:
-                self._hooks = (
-                    self.root.register_forward_pre_hook(self._enter, with_kwargs=True),
-                    self.root.register_forward_hook(self._leave, always_call=True),
-                    *self._followed_parts(),
-                )
+                hooks = []
+                for name, part in self.root.named_modules():
+                    # Sub-models may run alone (BLIP-2's `generate`).
+                    has_sites = any(site.startswith(f"{name}.") for site in self.modules)
+                    is_part = isinstance(part, PreTrainedModel) and has_sites
+                    if part is self.root or is_part:
+                        hooks.append(part.register_forward_pre_hook(self._enter, with_kwargs=True))
+                        hooks.append(part.register_forward_hook(self._leave, always_call=True))
+                self._hooks = tuple(hooks)
             self._n_followers += 1
         n_forwards, n_pasts = len(self._forwards.stack), len(self._forwards.pasts)
         if not n_forwards:
@@ -234,42 +223,29 @@ class BoundSites:
                         hook.remove()
                     self._hooks = ()
 
-    def _followed_parts(self) -> Iterator[RemovableHandle]:
-        """Yield hooks on sub-models, which may run alone (BLIP-2's `generate`)."""
-        for name, part in self.root.named_modules():
-            within = any(site.startswith(f"{name}.") for site in self.modules)
-            if part is not self.root and isinstance(part, PreTrainedModel) and within:
-                yield part.register_forward_pre_hook(self._enter_part, with_kwargs=True)
-                yield part.register_forward_hook(self._leave_part, always_call=True)
-
-    def _enter_part(
-        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> None:
-        self._forwards.pasts.append(_n_past(_named(module, args, kwargs)))
-
-    def _leave_part(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
-        if self._forwards.pasts:
-            self._forwards.pasts.pop()
-
     def _enter(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        inputs = ForwardInputs.of_call(_named(module, args, kwargs), is_seq2seq=self._is_seq2seq)
+        if args:
+            bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+            kwargs = bound | bound.get("kwargs", {})
+        if module is not self.root:
+            self._forwards.pasts.append(_n_past(kwargs))
+            return
+        inputs = ForwardInputs(
+            _padding(kwargs, MASKS[0]),
+            _padding(kwargs, MASKS[1]),
+            _n_past(kwargs) or 0,
+            media_of(kwargs),
+            self._is_seq2seq,
+            any(getattr(kwargs.get(name), "ndim", 2) > 2 for name in MASKS),
+        )
         self._forwards.stack.append(_Forward(inputs))
 
-    def _leave(self, _module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
-        if self._forwards.stack:
-            self._forwards.stack.pop()
-
-
-def _named(
-    module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
-) -> dict[str, object]:
-    if not args:
-        return kwargs
-    named = inspect.signature(module.forward).bind_partial(*args, **kwargs)
-    arguments: dict[str, object] = named.arguments | named.arguments.get("kwargs", {})
-    return arguments
+    def _leave(self, module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
+        running = self._forwards.stack if module is self.root else self._forwards.pasts
+        if running:
+            running.pop()
 
 
 def _n_past(kwargs: Mapping[str, object]) -> int | None:

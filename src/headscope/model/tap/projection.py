@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ class Call:
     given: Tensor
     returned: Tensor
     is_plain: bool
-    """Is this input the only tensor argument?"""
+    """True if this input is the only tensor argument."""
     args: tuple[object, ...] = ()
     kwargs: Mapping[str, object] = field(default_factory=dict)
 
@@ -51,19 +51,12 @@ def recorded_calls(root: nn.Module) -> Iterator[list[Call]]:
     with ExitStack() as stack:
         for name, module in root.named_modules():
 
-            def keep(
-                module: nn.Module,
-                args: tuple[object, ...],
-                kwargs: dict[str, object],
-                output: object,
-                name: str = name,
-            ) -> None:
+            def keep(module: Any, args: Any, kwargs: Any, output: object, name: str = name) -> None:
                 tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
                 result = output[0] if isinstance(output, tuple) and output else output
                 if tensors and isinstance(result, Tensor):
-                    calls.append(
-                        Call(name, module, tensors[0], result, len(tensors) == 1, args, kwargs)
-                    )
+                    is_plain = len(tensors) == 1
+                    calls.append(Call(name, module, tensors[0], result, is_plain, args, kwargs))
 
             stack.callback(module.register_forward_hook(keep, with_kwargs=True).remove)
         yield calls
@@ -116,21 +109,14 @@ class Projection:
 def find_projections(
     model: Model, example: Mapping[str, object] | None = None
 ) -> dict[SiteKey, Projection]:
-    """Find and prove the output projection of every layer.
-
-    `example` has inputs if `examples` cannot make them. Raises TapUnsupported with what was seen
-    if a layer has no proven projection.
-    """
+    """Find and prove the output projection of every layer; TapUnsupported if one is unproven."""
     inputs = dict(example or next(examples(model.module)))
     outputs: dict[SiteKey, Tensor] = {}
-    shapes: dict[SiteKey, tuple[int, int]] = {}
 
     def read(attention: Attention) -> None:
         if attention.outputs is None:
             raise _refusal(model, attention.layer, "the tap does not see the outputs of its heads")
-        site = attention.block, attention.layer
-        outputs[site] = _joined(attention.outputs)
-        shapes[site] = attention.outputs.shape[1], attention.outputs.shape[3]
+        outputs[attention.block, attention.layer] = attention.outputs
 
     with torch.inference_mode(), recorded_calls(model.module) as calls:
         with model.tapped(read):
@@ -138,17 +124,12 @@ def find_projections(
         reference = main_output(result).double()
     chosen: dict[SiteKey, Call] = {}
     projections: dict[SiteKey, Projection] = {}
-    for site, joined in outputs.items():
-        call = _outermost_affine(model, site, joined, calls)
-        chosen[site] = call
-        projections[site] = _projection(model, site, call, *shapes[site])
+    for site, by_head in outputs.items():
+        joined = by_head.transpose(1, 2).flatten(2)  # `batch query head·neuron`
+        chosen[site] = _outermost_affine(model, site, joined, calls)
+        projections[site] = _projection(model, site, chosen[site], *by_head.shape[1::2])
     _prove_only_route(model, inputs, reference, chosen)
     return projections
-
-
-def _joined(outputs: Tensor) -> Tensor:
-    """Concatenate heads: `batch query head·neuron`."""
-    return outputs.transpose(1, 2).flatten(2)
 
 
 def _outermost_affine(model: Model, site: SiteKey, joined: Tensor, calls: list[Call]) -> Call:
@@ -181,7 +162,7 @@ def _outermost_affine(model: Model, site: SiteKey, joined: Tensor, calls: list[C
 
 
 def _is_affine(call: Call) -> bool:
-    """Is f(x + y) − f(y) the same for every y, on captured activations and at other scales?"""
+    """True if f(x + y) − f(y) is the same for every y, on captured activations and scaled."""
     captured = call.given
     shuffled = captured.flip(1)
     with torch.inference_mode():
@@ -189,16 +170,14 @@ def _is_affine(call: Call) -> bool:
         pairs = ((captured, shuffled), (captured, -3 * shuffled), (8 * captured, captured))
         for left, right in pairs:
             both, first, second = (run_module(call.module, x) for x in (left + right, left, right))
-            size = float(first.abs().max()) + float(second.abs().max())
-            if not float((both - first - second + nothing).abs().max()) <= rel_tol_of(
-                captured.dtype
-            ) * max(size, 1e-6):
+            size = max(float(first.abs().max()) + float(second.abs().max()), 1e-6)
+            difference = float((both - first - second + nothing).abs().max())
+            if not difference <= _rel_tol(captured.dtype) * size:
                 return False
     return True
 
 
-def rel_tol_of(dtype: torch.dtype) -> float:
-    """Return the relative tolerance of a precision."""
+def _rel_tol(dtype: torch.dtype) -> float:
     return DTYPE_REL_TOLS.get(dtype, HALF_REL_TOL)
 
 
@@ -213,7 +192,7 @@ def _projection(model: Model, site: SiteKey, call: Call, n_heads: int, size: int
         computed = call.given.double().cpu().reshape(-1, width) @ weights + bias.cpu()
     size_of = max(float(expected.abs().max()), 1e-6)
     difference = float((computed - expected).abs().max())
-    if not difference <= rel_tol_of(call.given.dtype) * size_of:
+    if not difference <= _rel_tol(call.given.dtype) * size_of:
         raise _refusal(
             model,
             site[1],
@@ -236,13 +215,10 @@ class _HalveAll(Edit):
 def _prove_only_route(
     model: Model, inputs: Mapping[str, object], reference: Tensor, chosen: Mapping[SiteKey, Call]
 ) -> None:
-    """Prove that head outputs do not reach the model's output if all projections are held fixed.
-
-    A gate that reads them would be another route.
-    """
+    """Prove that head outputs reach the model's output only through the projections (no gate)."""
     changed = _held(model, inputs, chosen, list(chosen))
     size = max(float(reference.abs().max()), 1e-6)
-    allowed = rel_tol_of(model.module.dtype) * size
+    allowed = _rel_tol(model.module.dtype) * size
     leak = float((changed - reference).abs().max())
     if leak <= allowed:
         return
@@ -257,33 +233,29 @@ def _prove_only_route(
                 "module's output held fixed, the model's output still changes by "
                 f"{difference:.2g} of {size:.2g}",
             )
-    raise _refusal(
-        model, min(layer for _, layer in chosen), f"head outputs leak past it by {leak:.2g}"
-    )
+    first = min(layer for _, layer in chosen)
+    raise _refusal(model, first, f"head outputs leak past it by {leak:.2g}")
 
 
 def _held(
     model: Model, inputs: Mapping[str, object], chosen: Mapping[SiteKey, Call], sites: list[SiteKey]
 ) -> Tensor:
     """Return the model's output with the heads of these layers halved, their projections held."""
-    outputs: dict[int, list[Tensor]] = {}
+    outputs: dict[nn.Module, list[Tensor]] = {}
     for site in sites:
-        call = chosen[site]
-        outputs.setdefault(id(call.module), []).append(call.returned)
+        outputs.setdefault(chosen[site].module, []).append(chosen[site].returned)
     edits = tuple(_HalveAll(block=block, layer=layer, head=0) for block, layer in sites)
     with torch.inference_mode(), ExitStack() as stack:
-        for call in {id(chosen[site].module): chosen[site] for site in sites}.values():
-            queue = iter(outputs[id(call.module)])
+        for module, held in outputs.items():
+            queue = iter(held)
 
-            def hold(
-                _module: nn.Module, _args: object, output: object, queue: Iterator[Tensor] = queue
-            ) -> object:
-                held = next(queue, None)
-                if held is None:
+            def hold(_: object, _args: object, output: object, queue: Any = queue) -> object:
+                fixed = next(queue, None)
+                if fixed is None:
                     return output
-                return (held, *output[1:]) if isinstance(output, tuple) else held
+                return (fixed, *output[1:]) if isinstance(output, tuple) else fixed
 
-            stack.callback(call.module.register_forward_hook(hold).remove)
+            stack.callback(module.register_forward_hook(hold).remove)
         stack.enter_context(model.attached(Attachment(edits=edits)))
         return main_output(model.module(**model.to_device(inputs))).double()
 

@@ -31,17 +31,14 @@ from headscope.model.tap.watch import (
     TorchFunction,
     Watch,
     ending_watches,
-    unfold_any,
+    unfold,
     watching,
 )
 
 
 @dataclass(slots=True)
 class Recording:
-    """One recorded attention computation.
-
-    Vectors are as `attention.Attention` has them, or with `batch·head` on one axis.
-    """
+    """One recorded attention computation; vectors may have `batch·head` on one axis."""
 
     module: str
     occurrence: int
@@ -58,7 +55,7 @@ class Recording:
 
     @property
     def is_complete(self) -> bool:
-        """Were the weights multiplied with values, as in attention?"""
+        """True if the weights were multiplied with values, as in attention."""
         return self.value is not None and self.weights.ndim >= 3
 
 
@@ -80,11 +77,7 @@ class _Count(TorchFunctionMode):
         self.n = 0
 
     def __torch_function__(
-        self,
-        func: TorchFunction,
-        types: Sequence[type],
-        args: Args = (),
-        kwargs: Kwargs | None = None,
+        self, func: TorchFunction, types: object, args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         result = func(*args, **(kwargs or {}))
         self.n += func in (SDPA, MANY_HEADS) or (func in SOFTMAX and result.ndim >= 3)
@@ -117,21 +110,10 @@ def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run
             output, weights = function(module, query, key, value, *args, **kwargs)
         if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
             return output, weights  # not one softmax and one product: a case for the fallback
-        steps = watch.steps[0]
+        vectors = query, key, value, output.transpose(1, 2) if output.ndim == 4 else None
+        scores, scale = watch.steps[0].scores, kwargs.get("scaling")
         recordings.append(
-            Recording(
-                name,
-                occurrence,
-                0,
-                weights,
-                steps.scores,
-                query,
-                key,
-                value,
-                output.transpose(1, 2) if output.ndim == 4 else None,
-                kwargs.get("scaling"),
-                n_products=1,
-            )
+            Recording(name, occurrence, 0, weights, scores, *vectors, scale, n_products=1)
         )
         return output, weights
 
@@ -166,20 +148,11 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
 def _keep(module: str, calls: Counter[str], recordings: list[Recording], watch: Watch) -> None:
     for index, steps in enumerate(watch.steps):
         assert steps.weights is not None
+        vectors = steps.query, steps.key, steps.value, steps.output
+        scale, n_products = steps.products[0].scale if steps.products else None, len(steps.products)
+        place = module, calls[module], index
         recordings.append(
-            Recording(
-                module,
-                calls[module],
-                index,
-                steps.weights,
-                steps.scores,
-                steps.query,
-                steps.key,
-                steps.value,
-                steps.output,
-                steps.products[0].scale if steps.products else None,
-                len(steps.products),
-            )
+            Recording(*place, steps.weights, steps.scores, *vectors, scale, n_products)
         )
     calls[module] += 1
 
@@ -204,17 +177,14 @@ class Match:
 
 
 def is_close(difference: float, size: float = 1.0) -> bool:
-    """Is a maximum difference within REL_TOL, given the maximum size of what is compared?"""
+    """True if a maximum difference is within REL_TOL of the maximum size of what is compared."""
     return difference <= REL_TOL * max(1.0, size)
 
 
 def match_maps(
     reference: Mapping[BlockName, Sequence[Tensor]], recordings: Sequence[Recording]
 ) -> tuple[list[Match], list[Recording]] | None:
-    """Match each reference map to the recording with equal values.
-
-    Returns the matches and the recordings left over, or None if a map has no recording.
-    """
+    """Match maps to recordings by value; return matches and the rest, None if a map is missing."""
     left = list(recordings)
     matches = []
     for block, maps in reference.items():
@@ -224,8 +194,13 @@ def match_maps(
                 return None
             index, difference, against = best
             recording = left.pop(index)
-            if recording.weights.shape != target.shape:
-                recording = _reshaped(recording, target.shape)
+            if recording.weights.shape != target.shape:  # `batch·head` on one axis
+                vectors = {
+                    name: unfold(getattr(recording, name), target.shape[1])
+                    for name in ("scores", "query", "key", "value", "output")
+                }
+                weights = recording.weights.reshape(target.shape)
+                recording = replace(recording, weights=weights, **vectors)
             matches.append(Match(block, recording, difference, against))
     for matched in matches:
         module, weights = matched.recording.module, matched.recording.weights
@@ -235,7 +210,7 @@ def match_maps(
 
 
 def equals(weights: Tensor, target: Tensor) -> bool:
-    """Are two maps bit-equal, in any layout of heads?"""
+    """True if two maps are bit-equal, in any layout of heads."""
     return (
         weights.numel() == target.numel()
         and weights.shape[-2:] == target.shape[-2:]
@@ -268,20 +243,6 @@ def _nearest(target: Tensor, recordings: Sequence[Recording]) -> tuple[int, floa
     return best
 
 
-def _reshaped(recording: Recording, shape: torch.Size) -> Recording:
-    """Split `batch·head` of a recording into the two axes of the reference map."""
-    n_heads = shape[1]
-    return replace(
-        recording,
-        weights=recording.weights.reshape(shape),
-        scores=unfold_any(recording.scores, n_heads),
-        query=unfold_any(recording.query, n_heads),
-        key=unfold_any(recording.key, n_heads),
-        value=unfold_any(recording.value, n_heads),
-        output=unfold_any(recording.output, n_heads),
-    )
-
-
 VECTOR_REL_TOL = 1e-3
 """Relative to the largest number compared: products are taken in another order here."""
 MAX_ULPS = 2.0
@@ -292,7 +253,12 @@ def proved_site(match: Match, layer: int) -> Site:
     """Return the site of a match with all properties that its recording proves."""
     recording = match.recording
     n_heads = int(recording.weights.shape[1])
-    query, key = _pair(recording, n_heads)
+    n_queries, n_keys = recording.weights.shape[-2:]
+    query, key = recording.query, recording.key
+    if query is None or query.ndim != 4 or query.shape[1:3] != (n_heads, n_queries):
+        query = key = None
+    if key is None or key.ndim != 4 or n_heads % key.shape[1] or key.shape[2] != n_keys:
+        query = key = None
     value = _proved_value(recording, n_heads) if not match.copies else None
     fitted, is_all = _fit_scale(recording, query, key)
     scale = recording.scale if recording.scale is not None else fitted
@@ -320,54 +286,38 @@ def repeated(vectors: Tensor, n_heads: int) -> Tensor:
 
 
 def is_causal(weights: Tensor) -> bool:
-    """Does no query attend to a later key?"""
+    """True if no query attends to a later key."""
     n_queries, n_keys = weights.shape[-2:]
     return n_queries == n_keys and n_keys > 1 and not bool(weights.triu(1).any())
 
 
-def _pair(recording: Recording, n_heads: int) -> tuple[Tensor | None, Tensor | None]:
-    """Return queries and keys if they have a head axis."""
-    query, key = recording.query, recording.key
-    if query is None or key is None or query.ndim != 4 or key.ndim != 4:
-        return None, None
-    fits = query.shape[1] == n_heads and n_heads % key.shape[1] == 0
-    n_queries, n_keys = recording.weights.shape[-2:]
-    fits = fits and query.shape[2] == n_queries and key.shape[2] == n_keys
-    return (query, key) if fits else (None, None)
-
-
 def _proved_value(recording: Recording, n_heads: int) -> Tensor | None:
     """Return the values if weights times values equal the head outputs."""
-    value, output = recording.value, recording.output
+    value, output, weights = recording.value, recording.output, recording.weights
     if value is None or value.ndim != 4 or n_heads % value.shape[1]:
         return None
-    if output is None or output.ndim != 4 or recording.weights.shape[-1] != value.shape[2]:
+    if output is None or output.ndim != 4 or weights.shape[-1] != value.shape[2]:
         return None
-    computed = recording.weights.double() @ repeated(value, n_heads).double()
-    if computed.shape != output.shape:
-        return None
-    return value if _are_close(computed, output) else None
+    computed = weights.double() @ repeated(value, n_heads).double()
+    is_proved = computed.shape == output.shape and _are_close(computed, output)
+    return value if is_proved else None
 
 
 def _softmax_is_weights(recording: Recording) -> bool:
-    """Is the attention the softmax of the scores (with the sink logit, if any)?"""
+    """True if the attention is the softmax of the scores (with the sink logit, if any)."""
     scores, weights = recording.scores, recording.weights
     if scores is None or scores.shape[:-1] != weights.shape[:-1]:
         return False
     n_sinks = scores.shape[-1] - weights.shape[-1]
-    if n_sinks not in (0, 1):
-        return False
     computed = torch.softmax(scores.double(), -1)[..., : weights.shape[-1]]
-    return _are_close(computed, weights)
+    return n_sinks in (0, 1) and _are_close(computed, weights)
 
 
 def _are_close(computed: Tensor, expected: Tensor) -> bool:
-    """Does a product in double precision equal the model's, within the precision of its type?"""
+    """True if a product in float64 equals the model's within the precision of its type."""
     size = max(float(expected.abs().nan_to_num().max()), 1e-12)
-    difference = (computed - expected.double()).abs().nan_to_num().max()
-    return (
-        float(difference) <= max(VECTOR_REL_TOL, MAX_ULPS * torch.finfo(expected.dtype).eps) * size
-    )
+    difference = float((computed - expected.double()).abs().nan_to_num().max())
+    return difference <= max(VECTOR_REL_TOL, MAX_ULPS * torch.finfo(expected.dtype).eps) * size
 
 
 def _fit_scale(
@@ -385,10 +335,8 @@ def _fit_scale(
     dots = query.double() @ repeated(key, query.shape[1]).double().transpose(-1, -2)
     scores = scores.double()
     seen = (weights > 0).all(0)
-    if len(scores) > 1:
-        x, y = (dots[0] - dots[1])[seen], (scores[0] - scores[1])[seen]
-    else:
-        x, y = dots[0][seen], scores[0][seen]
+    x, y = (t[0] - t[1] if len(t) > 1 else t[0] for t in (dots, scores))
+    x, y = x[seen], y[seen]
     if x.square().sum() == 0:
         return None, False
     scale = float((x @ y) / (x @ x))
@@ -400,5 +348,5 @@ def _fit_scale(
 
 
 def is_tower(block: BlockName) -> bool:
-    """Is the block a tower, whose rows may be tiles rather than documents?"""
+    """True for a tower, whose rows may be tiles rather than documents."""
     return block in ("text", "vision", "audio")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -48,14 +49,18 @@ class ReferenceMaps:
 
 
 def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
-    """Run the model with `output_attentions=True`.
-
-    Raises:
-        TapUnsupported: the model does not run on these inputs.
-    """
+    """Run the model with `output_attentions=True`; raise TapUnsupported if it does not run."""
     calls: ModuleCalls = {}
     try:
-        with _noting_calls(root, calls):
+        with ExitStack() as stack:
+            for name, module in root.named_modules():
+                if name and isinstance(module, PreTrainedModel):
+
+                    def keep(_: nn.Module, args: Any, kwargs: Any, name: str = name) -> None:
+                        calls.setdefault(name, (args, dict(kwargs)))
+
+                    hook = module.register_forward_pre_hook(keep, with_kwargs=True)
+                    stack.callback(hook.remove)
             try:
                 outputs = root(**inputs, output_attentions=True)
             except (TypeError, ValueError):  # output_attentions may not be a parameter
@@ -68,7 +73,12 @@ def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
             f"input of {', '.join(inputs)} ({type(error).__name__}: "
             f"{reason[-1] if reason else 'no message'}). {_advice(root, inputs)}"
         ) from error
-    return ReferenceMaps(_named(_maps_of(outputs), root), main_output(outputs), calls)
+    maps = _maps_of(outputs)
+    if list(maps) == ["self", "cross"] and root.config.is_encoder_decoder:
+        maps = {"decoder": maps["self"], "cross": maps["cross"]}
+    elif len(maps) == 1 and next(iter(maps)) in ("text", "vision", "audio"):
+        maps = {"self": next(iter(maps.values()))}  # a single stack
+    return ReferenceMaps(maps, main_output(outputs), calls)
 
 
 def _advice(root: PreTrainedModel, inputs: ModelInputs) -> str:
@@ -118,11 +128,8 @@ def main_output(outputs: object) -> Tensor:
 
 
 def _maps_of(outputs: object) -> Maps:
-    maps: Maps = {}
-    for key, block in OUTPUT_BLOCKS.items():
-        maps[block] = _tensors(getattr(outputs, key, None))
-    items = outputs.items() if isinstance(outputs, Mapping) else ()
-    for key, value in items:
+    maps = {b: _tensors(getattr(outputs, key, None)) for key, b in OUTPUT_BLOCKS.items()}
+    for key, value in outputs.items() if isinstance(outputs, Mapping) else ():
         if key in OUTPUT_BLOCKS:
             continue
         if isinstance(value, ModelOutput):
@@ -139,15 +146,6 @@ def _maps_of(outputs: object) -> Maps:
     return {block: some for block, some in maps.items() if some}
 
 
-def _named(maps: Maps, root: PreTrainedModel) -> Maps:
-    """Rename the blocks: a single stack is `self`."""
-    if list(maps) == ["self", "cross"] and root.config.is_encoder_decoder:
-        return {"decoder": maps["self"], "cross": maps["cross"]}
-    if len(maps) == 1 and next(iter(maps)) in ("text", "vision", "audio"):
-        return {"self": next(iter(maps.values()))}
-    return maps
-
-
 def _tensors(maps: object) -> list[Tensor]:
     """Return the tensors of an attention output that have heads, queries and keys."""
     tensors = [maps] if isinstance(maps, Tensor) else maps
@@ -160,29 +158,6 @@ def tensors_in(outputs: object) -> Iterator[Tensor]:
     """Yield every tensor in a nested output."""
     if isinstance(outputs, Tensor):
         yield outputs
-    elif isinstance(outputs, Mapping):
-        for value in outputs.values():
+    elif isinstance(outputs, Mapping | tuple | list):
+        for value in outputs.values() if isinstance(outputs, Mapping) else outputs:
             yield from tensors_in(value)
-    elif isinstance(outputs, tuple | list):
-        for value in outputs:
-            yield from tensors_in(value)
-
-
-@contextmanager
-def _noting_calls(root: PreTrainedModel, calls: ModuleCalls) -> Iterator[None]:
-    """Within the block, keep the arguments of each sub-model's first call."""
-    with ExitStack() as stack:
-        for name, module in root.named_modules():
-            if name and isinstance(module, PreTrainedModel):
-
-                def keep(
-                    _: nn.Module,
-                    args: tuple[object, ...],
-                    kwargs: dict[str, object],
-                    name: str = name,
-                ) -> None:
-                    calls.setdefault(name, (args, dict(kwargs)))
-
-                hook = module.register_forward_pre_hook(keep, with_kwargs=True)
-                stack.callback(hook.remove)
-        yield

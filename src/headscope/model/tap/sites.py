@@ -40,14 +40,14 @@ class Site:
     scale: float | None
     """Factor on q·k in the scores; None if the scores are not a multiple of q·k."""
     is_dot_product: bool
-    """Are the scores `scale · q·k` and a mask, with no bias, cap or position term?"""
+    """True if the scores are `scale · q·k` and a mask, without bias, cap or position term."""
     can_edit_vectors: bool
-    """Does the score depend on the queries and keys through their product alone?"""
+    """True if the score depends on the queries and keys through their product alone."""
     has_scores: bool = True
-    """Is the attention the softmax of the scores (with the sink logit, if any)?"""
+    """True if the attention is the softmax of the scores (with the sink logit, if any)."""
     is_copy: bool = False
-    """Does the module repeat a map here, for other values? Edits apply to the copy too; readers
-    get only the first."""
+    """True if the module repeats a map here, for other values. Edits apply to the copy too;
+    readers get only the first."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Wiring:
     copies: tuple[Site, ...] = ()
     """Sites at which a module repeats one of the maps."""
     may_cache: bool = True
-    """Is the attention the same with and without a cache?"""
+    """True if the attention is the same with and without a cache."""
     stops: Stops | None = None
     """Proven way to end a pass after the last layer with bit-equal attention: without a cache, or
     with the model's defaults. None if neither was proven."""

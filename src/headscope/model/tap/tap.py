@@ -13,50 +13,32 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from torch import nn
-
 from headscope.model.edits import Edit
 from headscope.model.tap.dispatch import Attached, Attachment, attached_to, connected
 from headscope.model.tap.forward_pass import BoundSites
 from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
-from headscope.model.tap.sites import Wiring
 from headscope.model.tap.watch import ending_watches
 
 
-class Tap:
+class Tap(BoundSites):
     """Attachment point of one model."""
 
-    def __init__(self, root: nn.Module, wiring: Wiring) -> None:
-        self._bound_sites = BoundSites(root, wiring)
-
-    def is_current(self) -> bool:
-        """Does the model still have the modules that were checked?"""
-        return self._bound_sites.is_current()
-
     @contextmanager
-    def attached(self, attachment: Attachment) -> Iterator[None]:
-        """Attach to calls of this thread; wait while another thread holds any of the modules."""
-        with (
-            locked_modules(modules_of(self._bound_sites.root)),
-            self._connected(attachment, threading.current_thread()),
-        ):
-            yield
+    def attached(self, attachment: Attachment, *, all_threads: bool = False) -> Iterator[None]:
+        """Attach to calls of this thread; wait while another thread holds any of the modules.
 
-    @contextmanager
-    def attached_for_all(self, attachment: Attachment) -> Iterator[None]:
-        """Attach to calls of all threads. Modules are not locked: other threads may attach."""
-        with self._connected(attachment, None):
-            yield
-
-    @contextmanager
-    def _connected(self, attachment: Attachment, thread: threading.Thread | None) -> Iterator[None]:
-        bound_sites = self._bound_sites
+        With `all_threads`, attach to calls of all threads. Modules are then not locked: other
+        threads may attach.
+        """
+        thread = None if all_threads else threading.current_thread()
         with ExitStack() as stack:
-            stack.enter_context(eager_attention(bound_sites.root))
-            stack.enter_context(bound_sites.followed())
+            if thread is not None:
+                stack.enter_context(locked_modules(modules_of(self.root)))
+            stack.enter_context(eager_attention(self.root))
+            stack.enter_context(self.followed())
             stack.enter_context(ending_watches())
-            attached = Attached(bound_sites, attachment, thread)
-            stack.enter_context(connected(bound_sites.modules.values(), attached))
+            attached = Attached(self, attachment, thread)
+            stack.enter_context(connected(self.modules.values(), attached))
             yield
 
     def edits(self) -> tuple[Edit, ...]:
@@ -65,21 +47,17 @@ class Tap:
         Edits made through another model over these modules are included, renamed to the layers
         and blocks of this model.
         """
-        return tuple(
-            named
-            for attached in attached_to(self._bound_sites.modules.values())
-            for edit in attached.attachment.edits
-            if (named := self._as_named_here(edit, attached.bound_sites)) is not None
-        )
-
-    def _as_named_here(self, edit: Edit, bound_sites: BoundSites) -> Edit | None:
-        """Translate an edit of another model to this one; None if it touches no shared site."""
-        if bound_sites.root is self._bound_sites.root:
-            return edit
-        theirs = bound_sites.wiring.find(edit.block, edit.layer, edit.head)
-        ours = self._bound_sites.site_like(theirs, bound_sites)
-        if ours is None:
-            return None
-        if ours.layer == edit.layer and edit.touches(ours, self._bound_sites.wiring.main_block()):
-            return edit
-        return replace(edit, layer=ours.layer, block=ours.block)
+        edits: list[Edit] = []
+        for attached in attached_to(self.modules.values()):
+            other = attached.bound_sites
+            for edit in attached.attachment.edits:
+                if other.root is not self.root:
+                    theirs = other.wiring.find(edit.block, edit.layer, edit.head)
+                    ours = self.site_like(theirs, other)
+                    if ours is None:
+                        continue
+                    is_same = edit.touches(ours, self.wiring.main_block())
+                    if not is_same:
+                        edit = replace(edit, layer=ours.layer, block=ours.block)
+                edits.append(edit)
+        return tuple(edits)

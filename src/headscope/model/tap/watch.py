@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, FunctionType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -77,21 +77,18 @@ class Steps:
         return self.products[0].right.transpose(-1, -2) if self.products else None
 
 
-def unfold(tensor: Tensor, n_heads: int) -> Tensor:
-    """Reshape `batch·head … …` to `batch head … …`; keep four axes."""
-    return tensor if tensor.ndim != 3 else tensor.reshape(-1, n_heads, *tensor.shape[1:])
+MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 
-def unfold_any(tensor: Tensor | None, n_heads: int) -> Tensor | None:
-    """Apply `unfold` unless the tensor is None."""
-    return None if tensor is None else unfold(tensor, n_heads)
+def unfold(tensor: MaybeTensor, n_heads: int) -> MaybeTensor:
+    """Reshape `batch·head … …` to `batch head … …`; keep four axes and None."""
+    if tensor is None or tensor.ndim != 3:
+        return tensor
+    return tensor.reshape(-1, n_heads, *tensor.shape[1:])
 
 
 class Hooks:
-    """Replacements for the tensors of a computation; the base class keeps them all.
-
-    The first argument is the index of the softmax within the watched call.
-    """
+    """Replacements for tensors, none here. `computation` numbers the softmaxes of a call."""
 
     def factors(self, computation: int, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Replace queries (`… query neuron`) and keys (`… neuron key`) before their product."""
@@ -142,17 +139,19 @@ class Watch(TorchFunctionMode):
         """Frame whose return ends the watch, if no `with` block does."""
 
     def __torch_function__(
-        self,
-        func: TorchFunction,
-        types: Sequence[type],
-        args: Args = (),
-        kwargs: Kwargs | None = None,
+        self, func: TorchFunction, types: object, args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         kwargs = kwargs or {}
         if func not in STEPS or self._is_over():
             return func(*args, **kwargs)
         if func in SOFTMAX:
-            return self._softmax(func, args, kwargs)
+            weights = func(*args, **kwargs)
+            if not self._at_product:
+                weights = self.hooks.weights(len(self.steps), weights)
+            scores = args[0] if args else kwargs["input"]
+            self.steps.append(Steps(self._open, scores if self._keeps_scores else None, weights))
+            self._open = []
+            return weights
         if func is SDPA:
             return self._sdpa(*args, **kwargs)
         if func is MANY_HEADS:
@@ -162,41 +161,28 @@ class Watch(TorchFunctionMode):
         return func(*args, **kwargs) if call is None else self._product(call)
 
     def _is_over(self) -> bool:
-        """Was the watched call interrupted (see `ending_watches`)?"""
-        if self.frame is None:
-            return False
-        frame: FrameType | None = sys._getframe()
+        """True if the watched call was interrupted (see `ending_watches`)."""
+        frame = None if self.frame is None else sys._getframe()
         while frame is not None and frame is not self.frame:
             frame = frame.f_back
-        return frame is None
-
-    def _softmax(self, func: TorchFunction, args: Args, kwargs: Kwargs) -> Tensor:
-        scores = args[0] if args else kwargs["input"]
-        weights = func(*args, **kwargs)
-        if not self._at_product:
-            weights = self.hooks.weights(len(self.steps), weights)
-        self.steps.append(Steps(self._open, scores if self._keeps_scores else None, weights))
-        self._open = []
-        return weights
+        return frame is not self.frame
 
     def _product(self, call: _ProductCall) -> Tensor:
-        product, steps = call.product, self.steps[-1] if self.steps else None
-        if steps is not None and steps.value is None and _is_weights(product.left, steps):
-            return self._times_values(call, steps)
-        if not self._open:
-            product.left, product.right = self.hooks.factors(
-                len(self.steps), product.left, product.right
-            )
-        self._open.append(product)
-        return call.run(product)
-
-    def _times_values(self, call: _ProductCall, steps: Steps) -> Tensor:
-        computation, product, order = len(self.steps) - 1, call.product, call.order
+        product, run, order = call
+        steps = self.steps[-1] if self.steps else None
+        if steps is None or steps.value is not None or not _is_weights(product.left, steps):
+            if not self._open:
+                product.left, product.right = self.hooks.factors(
+                    len(self.steps), product.left, product.right
+                )
+            self._open.append(product)
+            return run(product)
+        computation = len(self.steps) - 1
         if self._at_product:
             product.left = self.hooks.weights(computation, product.left)
         product.right = self.hooks.value(computation, product.right)
         steps.weights, steps.value = product.left, product.right
-        result = call.run(product)
+        result = run(product)
         output = result if order is None else result.permute(order)
         steps.output = self.hooks.output(computation, output)
         if steps.output is output:
@@ -214,11 +200,7 @@ class Watch(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        """Compute PyTorch's fused attention step by step, so that its weights are visible.
-
-        Follows the reference implementation in the documentation of
-        `torch.nn.functional.scaled_dot_product_attention`.
-        """
+        """Compute fused attention step by step, as torch's documentation defines it."""
         computation, hooks = len(self.steps), self.hooks
         query, transposed = hooks.factors(computation, query, key.transpose(-2, -1))
         value = hooks.value(computation, value)
@@ -255,17 +237,21 @@ def watching(
     `start` creates the watch of a call, or None to skip the call. `finish` is called after the call
     has returned, not after it raised.
     """
-    calls = _Calls()
+    running = threading.local()
+
+    def watches() -> list[Watch | None]:  # of this thread's running calls of the module
+        kept: list[Watch | None] = running.__dict__.setdefault("watches", [])
+        return kept
 
     def enter(*_: object) -> None:
         watch = start()
         if watch is not None:
             watch.frame = sys._getframe(1)
             watch.__enter__()  # type: ignore[no-untyped-call]
-        calls.under_way.append(watch)
+        watches().append(watch)
 
     def leave(_module: nn.Module, _args: object, result: object) -> None:
-        watch = calls.under_way.pop() if calls.under_way else None
+        watch = watches().pop() if watches() else None
         if watch is not None:
             watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             watch.frame = None
@@ -307,15 +293,8 @@ _many_heads = FunctionType(
 a whole and then runs without it."""
 
 
-class _Calls(threading.local):
-    """Watches of a module's running calls in this thread."""
-
-    def __init__(self) -> None:
-        self.under_way: list[Watch | None] = []
-
-
 def _is_weights(left: Tensor, steps: Steps) -> bool:
-    """Is this left operand the last softmax (possibly cast, reshaped, or without a sink column)?"""
+    """True if the left operand is the last softmax, also cast, reshaped or without a sink."""
     weights = steps.weights
     if weights is None or left.ndim < 3:
         return False
