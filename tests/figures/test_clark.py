@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-
-import headscope as hs
-from headscope.causal.importance import check_importance, importance
-from headscope.errors import InputError, UnknownName
 from headscope.figures.clark import (
     clark_figure_1,
     clark_figure_2,
@@ -22,6 +18,10 @@ from headscope.figures.clark import (
     cluster_figure,
     removal_figure,
 )
+
+import headscope as hs
+from headscope.causal.importance import check_importance, importance
+from headscope.errors import InputError, UnknownName
 from headscope.heads.head_map import map_heads
 from headscope.reporting.report import build_map_report
 from headscope.results.result import Result

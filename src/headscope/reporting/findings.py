@@ -12,9 +12,11 @@ from itertools import permutations
 import numpy as np
 
 from headscope.errors import InputError
+from headscope.figures.chart_data import ModelResults, ValueText, measured
+from headscope.figures.chart_types import Phrase, SentencePart
 from headscope.heads.roles import RoleThresholds
 from headscope.reporting.hypothesis_tests import (
-    LEVEL,
+    ALPHA,
     HeadValue,
     are_layers_apart,
     differ_from,
@@ -24,7 +26,6 @@ from headscope.reporting.hypothesis_tests import (
     layers_above,
     scaled,
 )
-from headscope.reporting.model_results import ModelResults
 from headscope.reporting.report_tables import (
     RULES,
     accuracy_of,
@@ -33,15 +34,12 @@ from headscope.reporting.report_tables import (
     probe_name,
     probe_scores,
 )
-from headscope.reporting.report_types import Phrase, SentencePart
 from headscope.reporting.wording import (
-    ValueText,
     aside,
     count_of,
     figure,
     head,
     listed,
-    measured,
     p_value,
     points,
     sentence,
@@ -570,7 +568,7 @@ def _trend(layers: Sequence[LayerValue]) -> tuple[float, float] | None:
         centered = np.arange(len(layers)) - (len(layers) - 1) / 2
         products = np.abs(of_values[orders] @ centered)
         p = float((products >= products[0] - 1e-9).mean())
-    return (rho, p) if p < LEVEL else None
+    return (rho, p) if p < ALPHA else None
 
 
 def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Phrase:

@@ -22,11 +22,11 @@ from headscope.statistics.jackknife import (
     subtracted,
 )
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 """Confidence level of all intervals."""
 
 
-def t_critical(df: np.ndarray | float, level: float = LEVEL) -> np.ndarray:
+def t_critical(df: np.ndarray | float, level: float = CONFIDENCE) -> np.ndarray:
     """Return the half width of an interval in standard errors; NaN if `df` is NaN."""
     values: np.ndarray = special.stdtrit(df, (1 + level) / 2)
     return values
@@ -74,7 +74,7 @@ class Interval:
         return np.stack((self.low, self.high))
 
 
-def interval(estimate: Jackknife, level: float = LEVEL) -> Interval:
+def interval(estimate: Jackknife, level: float = CONFIDENCE) -> Interval:
     """Return the Student-t interval of a jackknife estimate.
 
     Shares: g(θ) ± t_df · SE · g′(θ) on log odds g, transformed back. SE is the jackknife's (Efron &
@@ -177,7 +177,7 @@ def p_differs(estimate: Jackknife, threshold: np.ndarray | float = 0.0) -> np.nd
     return t_two_sided(t, df)
 
 
-def mean_interval(values: np.ndarray, level: float = LEVEL) -> Interval:
+def mean_interval(values: np.ndarray, level: float = CONFIDENCE) -> Interval:
     """Return the interval of a mean over independent texts: mean ± t · s/√n, df = n − 1.
 
     For values measured once per text, such as the effect of ablating a head (Student 1908). Needs
