@@ -16,7 +16,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as PlotAxis
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import MaxNLocator, NullLocator
@@ -131,10 +130,12 @@ def _paint_heads(chart: HeadsFigure, subjects: Sequence[SubjectEntry], across: i
     rows, columns = np.max([values.shape for _, _, values in shown], axis=0)
     cell = min(0.12, 1.6 / max(rows, columns)) if is_small else 3.8 / max(16, rows)
     size = max(1.35, cell * columns + (0.3 if is_small else 1.3)), max(0.9, cell * rows + 0.5)
-    figure, grid = _grid(len(shown), across, *size)
+    has_layers = "layers" in shown[0][0]
+    ratios = {"width_ratios": (size[0], 2.6)} if has_layers else {}
+    figure, grid = _grid(len(shown) + has_layers, across, *size, **ratios)
     highest = max(_highest(values) for _, _, values in shown) if chart.get("shared") else None
     colors = mpl.colormaps["Blues"].with_extremes(bad="#EEEEEE")
-    for axes, (variable, number, values) in zip(grid, shown, strict=True):
+    for axes, (variable, number, values) in zip(grid, shown, strict=False):
         most, title = highest or _highest(values), variable["label"] or variable["group"]
         image = axes.imshow(values, cmap=colors, vmin=0, vmax=most, aspect="equal")
         down, right = (ticks(n, 6 if is_small else 16) for n in values.shape)
@@ -152,11 +153,9 @@ def _paint_heads(chart: HeadsFigure, subjects: Sequence[SubjectEntry], across: i
         bar.outline.set_linewidth(0)
         bar.set_label(variable["units"])
         _scale(bar.ax.yaxis, share=variable["share"])
-        if "layers" in variable:
-            figure.set_figwidth(figure.get_figwidth() + 2.6)
-            beside = figure.add_subplot(1, 2, 2)
-            _draw_layers(beside, variable["layers"][number], variable["units"])
-            axes.set_subplotspec(GridSpec(1, 2, width_ratios=(size[0], 2.6))[0])
+        if has_layers:
+            figure.set_figwidth(size[0] + 2.6)
+            _draw_layers(grid[-1], variable["layers"][number], variable["units"])
     if len(shown) > 1:
         scale = " (in brackets the value of the darkest cell; white is 0)" if is_small else ""
         figure.suptitle(chart["title"] + scale, fontsize=9)
@@ -293,6 +292,8 @@ def _paint_dots(chart: DotsFigure, subjects: Sequence[SubjectEntry]) -> Figure:
         axes.grid(axis="both", color="#EEEEEE", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.margins(x=0.08)
+        if column["share"] and "notes" in chart:
+            axes.set_xlim(0, 1.02)
         units = "" if column["share"] or not column["units"] else f"\n({column['units']})"
         if len(columns) > 1:
             axes.set_title(column["title"] + units, fontsize=8)
@@ -332,7 +333,7 @@ def _draw_dot_legend(figure: Figure, column: DotColumn, names: Sequence[str]) ->
         for mark in marks
     ]
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=min(3, len(handles)), handlelength=1
+        handles=handles, loc="outside upper center", ncols=min(3, len(handles)), handlelength=1
     )
 
 
