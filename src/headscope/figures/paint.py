@@ -131,7 +131,7 @@ def _paint_heads(chart: HeadsFigure, subjects: Sequence[SubjectEntry], across: i
     cell = min(0.12, 1.6 / max(rows, columns)) if is_small else 3.8 / max(16, rows)
     size = max(1.35, cell * columns + (0.3 if is_small else 1.3)), max(0.9, cell * rows + 0.5)
     has_layers = "layers" in shown[0][0]
-    ratios = {"width_ratios": (size[0], 2.6)} if has_layers else {}
+    ratios: dict[str, Any] = {"width_ratios": (size[0], 2.6)} if has_layers else {}
     figure, grid = _grid(len(shown) + has_layers, across, *size, **ratios)
     highest = max(_highest(values) for _, _, values in shown) if chart.get("shared") else None
     colors = mpl.colormaps["Blues"].with_extremes(bad="#EEEEEE")
@@ -293,7 +293,7 @@ def _paint_dots(chart: DotsFigure, subjects: Sequence[SubjectEntry]) -> Figure:
         axes.set_axisbelow(True)
         axes.margins(x=0.08)
         if column["share"] and "notes" in chart:
-            axes.set_xlim(0, 1.02)
+            axes.set_xlim(-0.02, 1.02)
         units = "" if column["share"] or not column["units"] else f"\n({column['units']})"
         if len(columns) > 1:
             axes.set_title(column["title"] + units, fontsize=8)

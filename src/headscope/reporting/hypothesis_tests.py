@@ -44,9 +44,16 @@ class HeadList:
 
 
 def heads_beyond(
-    subject: ModelResults, name: str, threshold: float | Jackknife, **labels: str | int
+    subject: ModelResults, name: str, threshold: float | str | Jackknife, **labels: str | int
 ) -> HeadList:
-    """Heads above a threshold, or above another number of the same documents (BH over heads)."""
+    """Return heads above a threshold, or above another number of the same documents, which may
+    be named (BH over heads).
+    """
+    if isinstance(threshold, str):
+        named = subject.jackknife(threshold)
+        if named is None:
+            return HeadList((), 0)
+        threshold = named
     jackknife = subject.jackknife(name, **labels)
     data = subject.data(name)
     if jackknife is None or data is None or np.ndim(jackknife.value) != 2:

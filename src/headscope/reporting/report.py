@@ -251,23 +251,21 @@ def build_report(
     A section is left out if the results have nothing to show in it.
     """
     subjects = find_subjects(results, pages)
-    maps = _maps(subjects)
-    documents = Documents()
-    cards = _cards(subjects, maps, documents)
     differences = _differences(subjects)
-    sections = _sections(subjects, maps, differences, documents)
-    figures = {figure["id"] for shown in sections for figure in shown["figures"]}
-    findings = [
-        _finding(number, subject.title, about_model(subject, number), figures)
-        for number, subject in enumerate(subjects)
-    ]
     between = {
         "Means over heads": about_differences(subjects, differences),
         "Kinds of text": about_groups(subjects),
     }
-    findings.append(_finding(None, "Side by side", list(between.items()), figures))
-    changes = about_changes(subjects, differences)
-    findings.insert(0, _finding(None, "What changed", [("", changes)], figures))
+    written = [
+        (None, "What changed", [("", about_changes(subjects, differences))]),
+        *((n, s.title, about_model(s, n)) for n, s in enumerate(subjects)),
+        (None, "Side by side", list(between.items())),
+    ]
+    maps, documents = _maps(subjects), Documents()
+    cards = _cards(subjects, maps, documents)
+    sections = _sections(subjects, maps, differences, documents)
+    figures = {figure["id"] for shown in sections for figure in shown["figures"]}
+    findings = [_finding(*finding, figures) for finding in written]
     return _report(title or _title(subjects), subjects, sections, cards, documents, findings)
 
 

@@ -58,6 +58,11 @@ def figure(name: str) -> FigurePart:
     return {"figure": name}
 
 
+def cited(name: str) -> Phrase:
+    """Return the end of a sentence with a reference to a figure."""
+    return [figure(name), "."]
+
+
 def aside(text: str) -> AsidePart:
     """A test or a correction as a part of a sentence; the sentence reads well without it."""
     return {"aside": text}
