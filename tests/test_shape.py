@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 CEILINGS = {
-    "modules": 200,
-    "lines": 44_950,
+    "modules": 198,
+    "lines": 44_880,
     "largest": 700,
     "one importer": 40,
     "splinters": 16,

@@ -83,8 +83,7 @@ def heads_chart(result: Result, name: str, labels: Sequence[object] | None = Non
     if others:
         shown = [
             HeadVariable(name, {others[0]: label})
-            for label in result[name][others[0]].values.tolist()
-            if labels is None or label in labels
+            for label in (labels or result[name][others[0]].values.tolist())
         ]
     subjects = _subjects(result)
     variables = [variable_entry(subjects, variable) for variable in shown]

@@ -30,6 +30,7 @@ from headscope.reporting.report_tables import (
     RULES,
     accuracy_of,
     best_rows,
+    crossfit_of,
     effects_of,
     probe_name,
     probe_scores,
@@ -174,7 +175,7 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
         f" ({label_of('direction', best.direction)}) is right in "
         f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}{ties}. "
         "Chosen on one half of the documents and scored on the other, heads are right in "
-        f"{with_interval(ValueText(best.crossfit_accuracy, *best.crossfit_interval), 'accuracy')}, "
+        f"{with_interval(crossfit_of(best), 'accuracy')}, "
         f"{points(ValueText(gain.value, *gain.interval))} above the best offset",
         *cited("relations"),
     ]
@@ -199,10 +200,9 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
         f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}",
     ]
     if beaten:
-        crossfit = ValueText(best.crossfit_accuracy, *best.crossfit_interval)
         parts += [
-            f" ({with_interval(crossfit, 'accuracy')} by heads chosen on other documents), "
-            "more than the rules ",
+            f" ({with_interval(crossfit_of(best), 'accuracy')} by heads chosen on other "
+            "documents), more than the rules ",
             *listed(beaten),
             aside(f" (after correction over {len(said)} rules)"),
         ]

@@ -541,8 +541,7 @@ def report(
         InputError: there is no result, or something else was given.
     """
     single = Result | str | os.PathLike
-    if not isinstance(results, single | Iterable):
-        expect("results", results, Iterable, "results, or files or folders of them")  # type: ignore[unreachable]
+    expect("results", results, single | Iterable, "results, or files or folders of them")
     sources = [results] if isinstance(results, single) else list(results)
     content = build_report([_opened(source) for source in sources], title=title, pages=pages)
     _write(content, path)
