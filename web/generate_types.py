@@ -1,6 +1,6 @@
 """Write `web/generated/*.ts` from the TypedDicts that Python's payload and report obey.
 
-The sources import nothing but `typing`, so any Python 3.11 runs this script. `--check` compares.
+The sources are parsed, not imported, so any Python 3.11 runs this script. `--check` compares.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 WEB = Path(__file__).resolve().parent
+PACKAGE = WEB.parent / "src/headscope"
 SOURCES = {
-    "payload": WEB.parent / "src/headscope/page/payload_types.py",
-    "report": WEB.parent / "src/headscope/reporting/report_types.py",
+    "payload": [PACKAGE / "page/payload_types.py"],
+    "report": [PACKAGE / "figures/chart_types.py", PACKAGE / "reporting/report_types.py"],
 }
 PLAIN = {"str": "string", "int": "number", "float": "number", "bool": "boolean", "None": "null"}
 
@@ -65,10 +66,12 @@ def interface(node: ast.ClassDef) -> str:
     return "".join([*lines, "}\n"])
 
 
-def generate(source: Path) -> str:
-    """Return the TypeScript of one source."""
-    parts = [f"// Generated from {source.relative_to(WEB.parent)} by generate_types.py.\n"]
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+def generate(sources: list[Path]) -> str:
+    """Return the TypeScript of one file."""
+    names = " and ".join(str(source.relative_to(WEB.parent)) for source in sources)
+    parts = [f"// Generated from {names} by generate_types.py.\n"]
+    nodes = [node for source in sources for node in ast.parse(source.read_text("utf-8")).body]
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             parts.append(interface(node))
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -83,8 +86,8 @@ def main() -> None:
     folder = WEB / "generated"
     folder.mkdir(exist_ok=True)
     stale = []
-    for name, source in SOURCES.items():
-        file, text = folder / f"{name}.ts", generate(source)
+    for name, sources in SOURCES.items():
+        file, text = folder / f"{name}.ts", generate(sources)
         if "--check" not in sys.argv:
             file.write_text(text, encoding="utf-8")
         elif not file.is_file() or file.read_text(encoding="utf-8") != text:

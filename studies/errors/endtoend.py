@@ -16,10 +16,10 @@ import numpy as np
 
 import headscope as hs
 from headscope.errors import InputError
+from headscope.figures.chart_data import find_subjects
 from headscope.model.load import randomized
 from headscope.reporting.comparisons import about_groups
 from headscope.reporting.findings import relations
-from headscope.reporting.model_results import find_subjects
 from headscope.reporting.wording import plain
 from headscope.results.result import Result
 from headscope.text.document import Document

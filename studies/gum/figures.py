@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import headscope as hs
-from headscope.figures.bars import genre_figure
-from headscope.figures.clark import clark_figure_6
 from headscope.figures.style import BLUE, GRAY, ORANGE, new_figure, styled
 from studies.gum.measure import Runs
 
@@ -27,8 +25,8 @@ def save_study_figures(runs: Mapping[str, Runs], folder: Path) -> None:
     with styled():
         _by_layer(runs).savefig(folder / "layers.png", dpi=170)
         for name, run in runs.items():
-            genre_figure(run.structure).savefig(folder / f"genres-{name}.png", dpi=170)
-            figure = clark_figure_6(hs.map_heads(run.surface))
+            run.structure.figure("genres").savefig(folder / f"genres-{name}.png", dpi=170)
+            figure = hs.map_heads(run.surface).figure()
             figure.savefig(folder / f"map-{name}.png", dpi=150)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headscope.reporting.head_figures import roles_of
-from headscope.reporting.model_results import find_subjects
+from headscope.figures.chart_data import find_subjects
+from headscope.figures.head_charts import roles_of
 from headscope.reporting.report_tables import effects_of
 from headscope.results.result import Result
 from studies.gum.estimates import SIZE, decide, estimate, over_heads, rests_of

@@ -50,42 +50,33 @@ def test_both_papers_are_in_the_table() -> None:
 
 def test_heat_maps_show_the_values(result: Result) -> None:
     image = result.figure("vb-5").axes[0].images[0]
-    np.testing.assert_array_equal(np.asarray(image.get_array()), result["null_share"].values)
-    canvas = result.figure("vb-a1").axes[0]
+    np.testing.assert_allclose(image.get_array(), result["null_share"].values, rtol=1e-5)
+    panels = result.figure("vb-a1").axes
     tags = list(result["pos_to"]["tag"].values)
-    titles = {text.get_text(): text.get_position() for text in canvas.texts}
-    maps = canvas.images[::2]  # every second image is a color bar
-    assert len(maps) == len(tags)
-    for tag, image in zip(tags, maps, strict=True):
-        shown = np.asarray(image.get_array())
-        np.testing.assert_array_equal(shown, result["pos_to"].sel(tag=tag).values)
-        left, right, _, top = image.get_extent()
-        x, y = titles[tag]
-        assert left < x < right
-        assert y == pytest.approx(top - 0.04)
+    titles = [axes.get_title().partition(" ")[0] for axes in panels if axes.images]
+    assert titles == tags
+    for tag, axes in zip(tags, panels, strict=False):
+        shown = np.asarray(axes.images[0].get_array())
+        np.testing.assert_allclose(shown, result["pos_to"].sel(tag=tag).values, rtol=1e-5)
 
 
 def test_bars_of_relations_are_as_high_as_their_shares(result: Result) -> None:
-    canvas = result.figure("vb-9").axes[0]
     values = result["dep_type_to_by_layer"]
     mean = values.mean("layer")
-    name = str(
-        mean["relation"].values[int(np.argmax(mean.values))]
-    )  # the most frequent comes first
-    assert canvas.texts[[text.get_text() for text in canvas.texts].index(name)]
-    corners = [path.vertices for path in canvas.collections[0].get_paths()]
-    heights = [float(np.ptp(bar[:, 1])) for bar in corners]
-    shares = values.sel(relation=name).values
-    np.testing.assert_allclose(np.array(heights) / heights[0], shares / shares[0])
+    most = str(mean["relation"].values[int(np.argmax(mean.values))])
+    first = result.figure("vb-9").axes[0]
+    assert first.get_title() == most
+    heights = [bar.get_height() for bar in first.patches]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(heights, values.sel(relation=most).values, rtol=1e-5)
 
 
 def test_bars_show_layers_and_the_baseline(result: Result) -> None:
     panels = result.figure("vb-8").axes
     heights = [bar.get_height() for bar in panels[2].patches]  # type: ignore[attr-defined]
     expected = result["dep_alignment_by_layer"].sel(parent="either").values
-    np.testing.assert_allclose(heights, expected)
+    np.testing.assert_allclose(heights, expected, rtol=1e-5)
     line = panels[2].lines[-1].get_ydata()
-    assert line[0] == pytest.approx(float(result["dep_baseline"]))
+    assert line[0] == pytest.approx(float(result["dep_baseline"]), rel=1e-5)
     assert panels[0].get_ylim()[1] >= max(heights)
 
 

@@ -139,7 +139,7 @@ def test_heads_can_be_named(tiny_bert: Model) -> None:
     texts = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert texts == ["L1 H0"]
     drawn = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert drawn == [100 * table.rows[0].pro, 100 * table.rows[0].anti]
+    assert drawn == pytest.approx([table.rows[0].pro, table.rows[0].anti], rel=1e-5)
     assert "L1 H0" in table._repr_html_()
 
 

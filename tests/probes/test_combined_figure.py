@@ -14,7 +14,7 @@ import headscope as hs
 from headscope.app.cli.command import register
 from headscope.app.cli.probe import combined
 from headscope.errors import UnknownName
-from headscope.figures.heat_maps import reliance_figure
+from headscope.figures.table_charts import reliance_figure
 from headscope.model.model import Model
 from tests.probes.test_combined import SENTENCES, document
 

@@ -9,10 +9,10 @@ import numpy as np
 import xarray as xr
 
 from headscope.batch import Axes
+from headscope.figures.chart_data import ModelResults
 from headscope.metrics import METRICS, describe_variable, metric_to_dict
 from headscope.metrics.core.accumulator import States
 from headscope.metrics.core.finalize import finalize_all, label_states
-from headscope.reporting.model_results import ModelResults
 from headscope.results.result import Result
 from headscope.run.merge import with_groups
 from headscope.statistics.intervals import t_critical

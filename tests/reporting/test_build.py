@@ -10,10 +10,10 @@ import pytest
 import xarray as xr
 
 from headscope.errors import InputError
+from headscope.figures.chart_data import find_subjects
 from headscope.heads.cards import make_card
 from headscope.metrics import METRICS
 from headscope.probes.tables import probe_table
-from headscope.reporting.model_results import find_subjects
 from headscope.reporting.report import build_report, equation_tree
 from headscope.results.probe import Probe
 from headscope.results.result import Result

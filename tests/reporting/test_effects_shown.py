@@ -10,10 +10,10 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import InputError
+from headscope.figures.chart_data import find_subjects
 from headscope.heads.cards import make_card
 from headscope.model.model import Model
 from headscope.reporting.findings import effects, norms
-from headscope.reporting.model_results import find_subjects
 from headscope.reporting.report import build_report
 from headscope.reporting.report_tables import effects_of
 from headscope.reporting.wording import plain

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from headscope.figures.chart_data import ModelResults, ValueText
 from headscope.reporting.comparisons import (
     about_changes,
     about_differences,
@@ -18,8 +19,7 @@ from headscope.reporting.comparisons import (
 )
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.hypothesis_tests import heads_beyond
-from headscope.reporting.model_results import ModelResults
-from headscope.reporting.wording import ValueText, listed, plain, with_interval
+from headscope.reporting.wording import listed, plain, with_interval
 from headscope.results.result import Result
 from headscope.run.compare import SAME, compare
 from headscope.run.merge import group_result

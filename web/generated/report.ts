@@ -1,10 +1,8 @@
-// Generated from src/headscope/reporting/report_types.py by generate_types.py.
+// Generated from src/headscope/figures/chart_types.py and src/headscope/reporting/report_types.py by generate_types.py.
 
 export type MaybeNumber = number | null;
 
 export type HeadId = [number, number, number];
-
-export type Tree = (string | Tree)[];
 
 /** A head by subject, layer and head, which the page makes into a button. */
 export interface HeadPart {
@@ -42,16 +40,6 @@ export interface Arc {
   key: number;
 }
 
-/** A `HeadCard`: rows of name, value and rank by topic; nearest heads; arcs. */
-export interface ReportCard {
-  layer: number;
-  head: number;
-  summary: string;
-  evidence: [string, string[][]][];
-  nearest: [number, number, MaybeNumber][];
-  exemplars: Arc[];
-}
-
 /** Fields of all figures. */
 export interface Common {
   id: string;
@@ -79,6 +67,8 @@ export interface VariableEntry {
   paper: string;
   meaning: string;
   values: (HeadValues | null)[];
+  /** Values by layer, beside the heads. */
+  layers?: (Line | null)[];
 }
 
 /** All heads as a grid; roles by subject, layer and head, "" without one. */
@@ -86,6 +76,8 @@ export interface HeadsFigure extends Common {
   kind: "heads";
   variables: VariableEntry[];
   roles: (string[][] | null)[];
+  /** One scale for all variables. */
+  shared?: boolean;
 }
 
 /** Title and units of an axis, or of a column of panels. */
@@ -94,6 +86,7 @@ export interface Axis {
   units: string;
   share: boolean;
   equation?: string;
+  log?: boolean;
 }
 
 /** Values along an axis, with the bounds of their intervals; "" names the only line. */
@@ -103,6 +96,8 @@ export interface Line {
   value: MaybeNumber[];
   low?: MaybeNumber[];
   high?: MaybeNumber[];
+  /** Values of single heads. */
+  points?: MaybeNumber[][];
 }
 
 /** A horizontal line to compare values with. */
@@ -115,6 +110,7 @@ export interface Level {
 export interface LinePanel {
   series: Line[];
   baseline: Level | null;
+  note?: string;
 }
 
 /** Panels of one subject. */
@@ -129,6 +125,9 @@ export interface LinesFigure extends Common {
   axis: string;
   columns: Axis[];
   rows: LineRow[];
+  bars?: boolean;
+  /** One scale for all columns. */
+  shared?: boolean;
 }
 
 /** Values of one subject by label and layer. */
@@ -195,6 +194,8 @@ export interface FinderFigure extends Common {
   kind: "finder";
   presets: Preset[];
   panels: FinderPanel[];
+  /** Variables of the presets, without a figure of all heads. */
+  variables?: VariableEntry[];
 }
 
 /** Heads of one subject in the plane; `effect` is the rise of the loss in nats per token. */
@@ -208,6 +209,8 @@ export interface MapPanel {
   cluster: number[];
   effect?: MaybeNumber[];
   note: string;
+  /** By number of clusters. */
+  silhouette?: Line;
 }
 
 /** Heads in the plane, near where they attend alike. */
@@ -234,12 +237,25 @@ export interface ExemplarPanel {
 export interface ExemplarsFigure extends Common {
   kind: "exemplars";
   panels: ExemplarPanel[];
+  /** Documents of the arcs, without a report. */
+  documents?: string[][];
+}
+
+/** Further values by group. */
+export interface DotMark {
+  name: string;
+  symbol: "ring" | "tick" | "triangle" | "square";
+  values: MaybeNumber[];
 }
 
 /** Values by subject and group, and what to compare them with. */
 export interface DotColumn extends Axis {
   values: ((IntervalCell | MaybeNumber)[])[];
   baselines: MaybeNumber[][];
+  marks?: DotMark[];
+  level?: Level;
+  /** Names of the rows, where columns differ. */
+  groups?: string[];
 }
 
 /** Groups of documents side by side. */
@@ -248,9 +264,46 @@ export interface DotsFigure extends Common {
   groups: string[];
   subjects: number[];
   columns: DotColumn[];
+  /** Texts at the end of each row. */
+  notes?: string[];
 }
 
 export type Figure = HeadsFigure | LinesFigure | MatrixFigure | TableFigure | FinderFigure | MapFigure | ExemplarsFigure | DotsFigure;
+
+/** A weight between two words; `missed` links a word to the target that it missed. */
+export interface WordLink {
+  query: number;
+  key: number;
+  weight: number;
+  kind: "other" | "right" | "wrong" | "missed";
+}
+
+/** Words with the weights between them. */
+export interface ExampleSentence {
+  title: string;
+  words: string[];
+  links: WordLink[];
+}
+
+/** Sentences under one head, with right and wrong links. */
+export interface SentencesFigure extends Common {
+  kind: "sentences";
+  sentences: ExampleSentence[];
+}
+
+export type Chart = Figure | SentencesFigure;
+
+export type Tree = (string | Tree)[];
+
+/** A `HeadCard`: rows of name, value and rank by topic; nearest heads; arcs. */
+export interface ReportCard {
+  layer: number;
+  head: number;
+  summary: string;
+  evidence: [string, string[][]][];
+  nearest: [number, number, MaybeNumber][];
+  exemplars: Arc[];
+}
 
 /** Figures on one topic. */
 export interface Section {

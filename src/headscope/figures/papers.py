@@ -1,68 +1,249 @@
-"""Figures of the papers and of headscope by name, and all of them as files."""
+"""Figures of the papers and of headscope by name, and all of them as files.
+
+A figure is built as a chart (`chart_types`), then drawn by `paint`.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import xarray as xr
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra, UnknownName
-from headscope.figures.bars import genre_figure
-from headscope.figures.clark import (
-    clark_figure_1,
-    clark_figure_2,
-    clark_figure_3,
-    clark_figure_4,
-    clark_figure_6,
+from headscope.figures.chart_data import ModelResults, axis_of, describe, figure_of, rounded
+from headscope.figures.chart_types import Chart, Level, Line, LinePanel, LinesFigure
+from headscope.figures.head_charts import Documents, HeadVariable, variable_entry
+from headscope.figures.layer_charts import (
+    ALIGNMENT,
+    MAX_LABELS,
+    Column,
+    by_layer,
+    group_figure,
+    head_points,
+    importance_lines,
+    layer_lines,
+    lines_figure,
+    top_labels,
 )
-from headscope.figures.example_sentences import exemplar_table
-from headscope.figures.heat_maps import (
-    MAIN_TAGS,
-    alignment_by_layer,
-    distance_figure,
-    heat_map,
-    tag_maps,
-    types_by_layer,
-)
+from headscope.figures.paint import paint
 from headscope.figures.style import save_figure, styled
+from headscope.figures.table_charts import map_chart
 from headscope.heads.head_map import map_heads
 from headscope.heads.roles import ROLE_VARIABLES, Probes, RoleThresholds
-from headscope.results.display import is_shown
+from headscope.results.display import is_shown, label_of
 from headscope.results.result import Result
+from headscope.text.tokens import FIRST, PUNCTUATION, REST, is_repeated
 
 FORMATS = ("svg", "pdf", "png")
 EXEMPLARS = "vb-exemplars"
 GENRES = "genres"
 MAP = "clark-6"
+MAIN_TAGS = ("NOUN", "PROPN", "PUNCT", "DET")
+"""Tags that most papers show first; a figure has those that occur."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperFigure:
-    """Variables of a figure, and the function that draws it."""
+    """Variables of a figure, and the function that builds its chart."""
 
     needs: tuple[str, ...]
-    draw: Callable[..., Figure]
+    chart: Callable[..., Chart]
     """Function of the result; its keyword arguments are the figure's options."""
     remedy: str = "Run analyze with it (tags and dependencies need an annotated corpus)."
     """Remedy for a missing variable."""
 
 
-def _variable_map(name: str) -> Callable[[Result], Figure]:
-    return lambda result: heat_map(result[name])
+def _subjects(result: Result) -> list[ModelResults]:
+    return [ModelResults(result.title, (result,))]
 
 
-def _tag_maps(name: str, *, all_tags: bool) -> Callable[[Result], Figure]:
-    return lambda result: tag_maps(result[name], labels=None if all_tags else _main_tags(result))
+def _caption(result: Result) -> str:
+    is_counted = "tokens_per_document_count" in result
+    return result.title + (f" · {result.n_documents:,} documents" if is_counted else "")
 
 
-def _head_map(
+def heads_chart(result: Result, name: str, labels: Sequence[object] | None = None) -> Chart:
+    """Build a heat map of a variable over heads, or one for each label of a third axis."""
+    others = [str(dim) for dim in result[name].dims if dim not in ("layer", "head")]
+    if len(others) > 1:
+        raise InputError(
+            f"{name} has the axes {' and '.join(others)} besides layer and head: select a label of "
+            f"all but one, and draw result[{name!r}].sel(…) yourself."
+        )
+    shown = [HeadVariable(name, {})]
+    if others:
+        shown = [
+            HeadVariable(name, {others[0]: label})
+            for label in (labels or result[name][others[0]].values.tolist())
+        ]
+    subjects = _subjects(result)
+    variables = [variable_entry(subjects, variable) for variable in shown]
+    title = describe(subjects, name).title
+    return figure_of(name, "heads", title, _caption(result), variables=variables, roles=[None])
+
+
+def _variable(name: str) -> Callable[[Result], Chart]:
+    return lambda result: heads_chart(result, name)
+
+
+def _main_tags(name: str) -> Callable[[Result], Chart]:
+    """Build the chart of `MAIN_TAGS` that occur, or else of the most frequent tags."""
+
+    def chart(result: Result) -> Chart:
+        tags = [tag for tag in MAIN_TAGS if tag in result[name]["tag"].values]
+        if not tags:
+            mean = result["pos_to" if "pos_to" in result else name].mean(("layer", "head"))
+            tags = [str(tag) for tag in mean.sortby(-mean)["tag"].values[:4]]
+        return heads_chart(result, name, tags)
+
+    return chart
+
+
+def _alignment(result: Result) -> Chart:
+    """Build shares of attention along dependency arcs by layer, with the baseline (Figure 8)."""
+    chart = layer_lines(
+        _subjects(result), "alignment", ALIGNMENT, "", _caption(result), bars=True, shared=True
+    )
+    return _made(chart)
+
+
+def _relations(result: Result) -> Chart:
+    """Build the share of attention to each relation by layer, most frequent first (Figure 9)."""
+    names = top_labels(_subjects(result), "dep_type_to", "relation")[:MAX_LABELS]
+    columns = [Column("dep_type_to", name, {"relation": name}) for name in names]
+    return _made(
+        layer_lines(_subjects(result), "dep_type_to", columns, "", _caption(result), bars=True)
+    )
+
+
+def _made(chart: Chart | None) -> Chart:
+    if chart is None:
+        raise InputError("There is nothing to draw: the result has no values by layer.")
+    return chart
+
+
+def _distance(result: Result) -> Chart:
+    """Build the mean distance by head and by layer (Figure 11)."""
+    chart = heads_chart(result, "distance")
+    assert chart["kind"] == "heads"
+    chart["variables"][0]["layers"] = [by_layer(_subjects(result)[0], "distance", {})]
+    return chart
+
+
+def _exemplars(
+    result: Result, layer: int, head: int, *, n: int = 6, block: str | None = None
+) -> Chart:
+    """Build documents with a head's highest weights, with an arrow from query to key."""
+    documents = Documents()
+    arcs = [documents.arc(exemplar) for exemplar in result.exemplars(layer, head, block)[:n]]
+    if not arcs:
+        raise InputError(f"L{layer} H{head} has no exemplars: no document gave it attention.")
+    shown = {"layer": layer, "head": head, "why": _caption(result), "exemplars": arcs}
+    panels = [{"subject": 0, "heads": [shown]}]
+    return figure_of("exemplars", "exemplars", "", "", panels=panels, documents=documents.tokens)
+
+
+def _points(
+    result: Result, name: str, panels: Mapping[str, Sequence[Line]], level: Level | None = None
+) -> LinesFigure:
+    """Build panels by title, with a point for each head and the means of layers."""
+    axis = axis_of(describe(_subjects(result), name))
+    content: list[LinePanel] = [{"series": [*p], "baseline": level} for p in panels.values()]
+    chart = lines_figure(
+        _subjects(result),
+        name,
+        "",
+        _caption(result),
+        [content],
+        columns=[{**axis, "title": title} for title in panels],
+        shared=True,
+    )
+    return cast("LinesFigure", chart)
+
+
+def _clark_1(result: Result) -> Chart:
+    """Build attention to the previous, current and next token by head (section 3.1).
+
+    Clark et al.'s Figure 1 shows four heads as examples. This is the plot of all heads from their
+    notebook, with next and previous corrected. Causal attention has no panel for the next token.
+    """
+    shares = result["offset_share"]
+    titles = {-1: "Previous token", 0: "Current token", 1: "Next token"}
+    shown = {offset: shares.sel(offset=offset) for offset in titles}
+    if not (shown[1] > 0).any():
+        del shown[1]
+    panels = {titles[offset]: [head_points(values)] for offset, values in shown.items()}
+    chart = _points(result, "offset_share", panels, {"name": "", "value": 0.5})
+    for panel, values in zip(chart["rows"][0]["panels"], shown.values(), strict=True):
+        n = int((values > 0.5).sum())
+        assert panel is not None
+        panel["note"] = f"{n} head{'s' * (n != 1)} above 50 %"
+    return chart
+
+
+def _clark_2(result: Result) -> Chart:
+    """Build attention to special tokens and punctuation, and to separators (section 3.2).
+
+    Models without separators have only the first panel.
+    """
+    shares = result["class_share"]
+    panels: dict[str, Sequence[Line]] = {
+        "Attention to …": [
+            head_points(shares.sel(key_class=name), label_of("key_class", name))
+            for name in shares["key_class"].values.tolist()
+            if name not in _left_out(shares)
+        ]
+    }
+    if np.isfinite(result["sep_from_sep"]).any():
+        panels["Attention to separators from …"] = [
+            head_points(result["sep_from_sep"], "separators"),
+            head_points(result["sep_from_other"], "other tokens"),
+        ]
+    return _points(result, "class_share", panels)
+
+
+def _left_out(values: xr.DataArray) -> list[str]:
+    """Return the classes of keys not to draw; `first` if the first token is a special token."""
+    return [REST, PUNCTUATION, *([FIRST] if is_repeated(values) else [])]
+
+
+def _clark_3(result: Result) -> Chart:
+    """Build mean |∂L/∂a| by layer, for each class of keys and for all keys (section 3.2)."""
+    without = _left_out(result["importance_by_layer"])
+    chart = importance_lines(_subjects(result), without)
+    assert chart is not None
+    assert chart["kind"] == "lines"
+    chart["columns"][0] |= {
+        "title": "Dependence of the loss on attention to …",
+        "units": "Mean |∂L/∂a| (nats)",
+        "log": True,
+    }
+    chart["caption"] = [f"{result.title} · loss {float(result['loss']):.2f} nats per token"]
+    return chart
+
+
+def _clark_4(result: Result) -> Chart:
+    """Build the entropy of every head's rows, from all tokens and from the first (section 3.3).
+
+    In causal attention the first token attends only to itself, so its panel is omitted.
+    """
+    panels: dict[str, Sequence[Line]] = {"From all tokens": [head_points(result["row_entropy"])]}
+    if (result["first_entropy"] > 0).any():
+        panels["From the first token alone"] = [head_points(result["first_entropy"])]
+    level = rounded(float(result["uniform_entropy"]))
+    return _points(result, "row_entropy", panels, {"name": "uniform attention", "value": level})
+
+
+def _map(
     result: Result,
     *,
     probes: Probes | None = None,
@@ -70,40 +251,44 @@ def _head_map(
     thresholds: RoleThresholds | None = None,
     seed: int = 0,
     starts: int = 8,
-) -> Figure:
+) -> Chart:
     heads = map_heads(
         result, probes=probes, effects=effects, thresholds=thresholds, seed=seed, starts=starts
     )
-    return clark_figure_6(heads)
+    return map_chart(heads, MAP)
+
+
+def _genres(result: Result) -> Chart:
+    """Build the mean over heads of each metric for each group, with 95 % intervals."""
+    chart = group_figure(_subjects(result))
+    if chart is None:
+        raise InputError('This result has no groups. Run analyze(…, by="genre").')
+    chart["caption"] = [f"{_caption(result)} · orange: share of such pairs among all pairs"]
+    return chart
 
 
 FIGURES: dict[str, PaperFigure] = {
-    "vb-5": PaperFigure(("null_share",), _variable_map("null_share")),
-    "vb-6": PaperFigure(("pos_to",), _tag_maps("pos_to", all_tags=False)),
-    "vb-7": PaperFigure(("pos_from",), _tag_maps("pos_from", all_tags=False)),
-    "vb-8": PaperFigure(
-        ("dep_alignment", "dep_baseline_by_parent"),
-        lambda result: alignment_by_layer(result.dataset),
-    ),
-    "vb-9": PaperFigure(("dep_type_to",), lambda result: types_by_layer(result.dataset)),
-    "vb-10": PaperFigure(("variability",), _variable_map("variability")),
-    "vb-11": PaperFigure(("distance",), lambda result: distance_figure(result.dataset)),
-    "vb-12": PaperFigure(("entropy",), _variable_map("entropy")),
-    "vb-a1": PaperFigure(("pos_to",), _tag_maps("pos_to", all_tags=True)),
-    "vb-a2": PaperFigure(("pos_from",), _tag_maps("pos_from", all_tags=True)),
-    EXEMPLARS: PaperFigure(("exemplar_weight",), exemplar_table),
-    "clark-1": PaperFigure(("offset_share",), clark_figure_1),
-    "clark-2": PaperFigure(("class_share", "sep_from_sep", "sep_from_other"), clark_figure_2),
+    "vb-5": PaperFigure(("null_share",), _variable("null_share")),
+    "vb-6": PaperFigure(("pos_to",), _main_tags("pos_to")),
+    "vb-7": PaperFigure(("pos_from",), _main_tags("pos_from")),
+    "vb-8": PaperFigure(("dep_alignment", "dep_baseline_by_parent"), _alignment),
+    "vb-9": PaperFigure(("dep_type_to",), _relations),
+    "vb-10": PaperFigure(("variability",), _variable("variability")),
+    "vb-11": PaperFigure(("distance",), _distance),
+    "vb-12": PaperFigure(("entropy",), _variable("entropy")),
+    "vb-a1": PaperFigure(("pos_to",), _variable("pos_to")),
+    "vb-a2": PaperFigure(("pos_from",), _variable("pos_from")),
+    EXEMPLARS: PaperFigure(("exemplar_weight",), _exemplars),
+    "clark-1": PaperFigure(("offset_share",), _clark_1),
+    "clark-2": PaperFigure(("class_share", "sep_from_sep", "sep_from_other"), _clark_2),
     "clark-3": PaperFigure(
-        ("importance_by_layer",), clark_figure_3, "Make the result with headscope.importance."
+        ("importance_by_layer",), _clark_3, "Make the result with headscope.importance."
     ),
-    "clark-4": PaperFigure(("row_entropy", "first_entropy", "uniform_entropy"), clark_figure_4),
+    "clark-4": PaperFigure(("row_entropy", "first_entropy", "uniform_entropy"), _clark_4),
     MAP: PaperFigure(
-        ("js", *ROLE_VARIABLES),
-        _head_map,
-        'Run analyze with it: analyze(model, corpus, ["all", "js"]).',
+        ("js", *ROLE_VARIABLES), _map, 'Run analyze with it: analyze(model, corpus, ["all", "js"]).'
     ),
-    GENRES: PaperFigure((), genre_figure),
+    GENRES: PaperFigure((), _genres),
 }
 """By name: `vb` is Vig & Belinkov (2019), `clark` Clark et al. (2019); the rest is ours."""
 
@@ -111,9 +296,7 @@ FIGURES: dict[str, PaperFigure] = {
 def draw(result: Result, name: str, **options: object) -> Figure:
     """See `Result.figure`."""
     expect("name", name, str, "the name of a figure")
-    if name not in FIGURES:
-        return _draw_variable(result, name, options)
-    figure = FIGURES[name]
+    figure = FIGURES.get(name) or _of_variable(result, name)
     missing = [variable for variable in figure.needs if variable not in result]
     if missing:
         raise InputError(
@@ -121,28 +304,17 @@ def draw(result: Result, name: str, **options: object) -> Figure:
             f"{figure.remedy}"
         )
     _check_options(name, figure, options)
-    return figure.draw(result, **options)
+    return paint(figure.chart(result, **options), [s.entry for s in _subjects(result)])
 
 
-def _draw_variable(result: Result, name: str, options: dict[str, object]) -> Figure:
-    """Draw a heat map of a variable over heads, or one for each label of a third axis."""
+def _of_variable(result: Result, name: str) -> PaperFigure:
     if name not in result or not {"layer", "head"} <= set(result[name].dims):
         raise _unknown(name, result)
-    values = result[name]
-    _check_options(name, PaperFigure((name,), heat_map), options)
-    others = [str(dim) for dim in values.dims if dim not in ("layer", "head")]
-    if not others:
-        return heat_map(values)
-    if len(others) > 1:
-        raise InputError(
-            f"{name} has the axes {' and '.join(others)} besides layer and head: select a label of "
-            f"all but one, and draw result[{name!r}].sel(…) yourself."
-        )
-    return tag_maps(values, dim=others[0])
+    return PaperFigure((name,), _variable(name))
 
 
 def _drawable(result: Result) -> list[str]:
-    """Return the variables that `_draw_variable` draws."""
+    """Return the variables that are figures by their own name."""
     return [
         str(name)
         for name, array in result.dataset.data_vars.items()
@@ -193,13 +365,13 @@ def _all_possible(result: Result) -> dict[str, Figure]:
         if name == EXEMPLARS or not is_possible or (name == GENRES and not result.groups):
             continue
         try:
-            drawn[name] = figure.draw(result)
+            drawn[name] = draw(result, name)
         except MissingExtra:  # the map of heads needs scikit-learn
             continue
     shown = {variable for figure in FIGURES.values() for variable in figure.needs}
     for name in _drawable(result):
         if name in _user_metrics(result) and name not in shown:
-            drawn[name] = _draw_variable(result, name, {})
+            drawn[name] = draw(result, name)
     return drawn
 
 
@@ -224,7 +396,7 @@ def _unknown(name: str, result: Result) -> UnknownName:
 
 
 def _check_options(name: str, figure: PaperFigure, options: dict[str, object]) -> None:
-    parameters = list(inspect.signature(figure.draw).parameters.values())[1:]
+    parameters = list(inspect.signature(figure.chart).parameters.values())[1:]
     names = [parameter.name for parameter in parameters]
     for option in options:
         if option not in names:
@@ -236,13 +408,3 @@ def _check_options(name: str, figure: PaperFigure, options: dict[str, object]) -
             f"Figure {name} needs {' and '.join(needed)}: "
             f'result.figure("{name}", {", ".join(f"{option}=…" for option in needed)}).'
         )
-
-
-def _main_tags(result: Result) -> list[str]:
-    """Return `MAIN_TAGS` that occur, or else the most frequent tags."""
-    tags = [str(tag) for tag in result["pos_to"]["tag"].values]
-    shown = [tag for tag in MAIN_TAGS if tag in tags]
-    if shown:
-        return shown
-    mean = result["pos_to"].mean(("layer", "head"))
-    return [str(tag) for tag in mean.sortby(-mean)["tag"].values[:4]]

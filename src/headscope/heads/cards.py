@@ -1,5 +1,5 @@
 """Cards of heads: everything that results say about one head. Printed by `Result.card`, shown by
-pages (`page.evidence`) and reports (`reporting.head_figures`).
+pages (`page.evidence`) and reports (`reporting.report`).
 """
 
 from __future__ import annotations

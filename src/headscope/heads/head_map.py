@@ -112,9 +112,9 @@ class HeadMap:
 
     def figure(self, name: Literal["clark-6", "clusters"] = "clark-6") -> Figure:
         """Draw the map by role and by layer (Clark et al. 2019, Figure 6), or its clusters."""
-        from headscope.figures.clark import draw_map
+        from headscope.figures.table_charts import map_figure
 
-        return draw_map(self, name)
+        return map_figure(self, name)
 
     def save_page(
         self, path: str | os.PathLike[str], *results: Result, explorer: str | None = None

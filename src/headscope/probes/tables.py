@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-GAIN_LEVEL = 0.05
+GAIN_ALPHA = 0.05
 PROBE_BASELINES = (
     ("accuracy", "baseline", "dep_offset"),
     ("coref_accuracy", "coref_baseline", "coref_baseline"),
@@ -55,7 +55,7 @@ class Gain:
     @property
     def is_clear(self) -> bool:
         """Significance after correction: a table has a false gain with p ≤ 0.05."""
-        return self.p_adjusted < GAIN_LEVEL
+        return self.p_adjusted < GAIN_ALPHA
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ProbeTable(Table):
         A dot is the accuracy with its 95 % interval. A ring is the cross-fitted accuracy. Orange
         marks are baselines.
         """
-        from headscope.figures.bars import probe_figure
+        from headscope.figures.table_charts import probe_figure
 
         return probe_figure(self)
 
@@ -448,7 +448,7 @@ class BiasTable(Table):
 
         The gap stands at the right, with its 95 % interval.
         """
-        from headscope.figures.bars import bias_figure
+        from headscope.figures.table_charts import bias_figure
 
         return bias_figure(self)
 

@@ -8,23 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from headscope.figures.chart_data import (
+    ModelResults,
+    ValueText,
+    cell,
+    describe,
+    measured,
+    parent_label,
+)
+from headscope.figures.chart_types import Cell, Figure, Phrase
+from headscope.figures.layer_charts import GROUPED, group_values
 from headscope.metrics.core.finalize import block_jackknives, state_of
-from headscope.reporting.figure_data import describe, figure_of, parent_label
-from headscope.reporting.hypothesis_tests import LEVEL
-from headscope.reporting.layer_figures import SHOWN as GROUPED
-from headscope.reporting.layer_figures import group_values
-from headscope.reporting.model_results import ModelResults
-from headscope.reporting.report_tables import COMPARED, cell, p_shown
-from headscope.reporting.report_types import Cell, Figure, Phrase
+from headscope.reporting.hypothesis_tests import ALPHA
+from headscope.reporting.report_tables import COMPARED, measure_title, p_shown, table_of
 from headscope.reporting.wording import (
     SPACE,
-    ValueText,
     aside,
     count_of,
     figure,
     head,
     listed,
-    measured,
     points,
     sentence,
     with_interval,
@@ -101,7 +104,7 @@ def _changed_heads(
     shares = _decided(subjects[left], subjects[right], name, labels)
     changes = []
     with np.errstate(invalid="ignore"):
-        places = np.argwhere(adjusted.values < LEVEL)
+        places = np.argwhere(adjusted.values < ALPHA)
     for i, j in places:
         at = {"layer": int(adjusted["layer"][i]), "head": int(adjusted["head"][j])}
         difference = measured(here, name, **at)
@@ -183,7 +186,7 @@ def about_differences(subjects: Sequence[ModelResults], differences: Differences
         for name, adjusted in zip(names, p.tolist(), strict=True):
             key = f"{name}_mean"
             difference = measured(data, key, **parent_label(data[key]))
-            if adjusted < LEVEL:
+            if adjusted < ALPHA:
                 way = "higher" if difference.value > 0 else "lower"
                 bounds = sorted((abs(difference.low), abs(difference.high)))
                 size = ValueText(abs(difference.value), *bounds)
@@ -222,7 +225,7 @@ def about_groups(subjects: Sequence[ModelResults]) -> list[Phrase]:
         said = [
             _group_said(subject, name, test, names)
             for (name, test), adjusted in zip(tests.items(), p.tolist(), strict=True)
-            if adjusted < LEVEL
+            if adjusted < ALPHA
         ]
         test = f"documents shuffled between kinds, {_correction(len(tests))}"
         if said:
@@ -264,7 +267,7 @@ def _group_said(subject: ModelResults, name: str, test: GroupTest, names: Sequen
     """`distance (from … in fiction to … in news)`; the extremes only where they differ."""
     spoken = _spoken(name, [subject])
     low, high = int(np.nanargmin(test.deviations)), int(np.nanargmax(test.deviations))
-    if not test.pair_p[low, high] < LEVEL:
+    if not test.pair_p[low, high] < ALPHA:
         return spoken
     units = describe([subject], name).units
     values = {group: value for group, (value, _) in group_values(subject, name).items()}
@@ -294,12 +297,12 @@ def change_table(subjects: Sequence[ModelResults], differences: Differences) -> 
     rows: list[list[Cell]] = []
     for left, right, data in differences:
         for changed in changes_of(subjects, left, right, data):
-            known = describe(subjects, changed.name)
-            share = known.is_share
+            display = describe(subjects, changed.name)
+            share = display.is_share
             rows.extend(
                 [
                     f"{subjects[left].title} → {subjects[right].title}",
-                    known.title + ("" if share else f" ({known.units})"),
+                    measure_title(display),
                     f"{len(changed.heads)} of {changed.n_tested}",
                     head(right, change.layer, change.head),
                     cell(ValueText(change.before), share=share),
@@ -310,27 +313,24 @@ def change_table(subjects: Sequence[ModelResults], differences: Differences) -> 
                 ]
                 for change in changed.heads[:MAX]
             )
-    if not rows:
-        return None
-    return figure_of(
+    return table_of(
         "changes",
-        "table",
         "Heads that changed",
         "The second model minus the first, head by head, over the same documents: paired t tests "
         "with jackknife standard errors, p values corrected for all heads of a measure (Benjamini "
         f"& Hochberg). Of each measure, at most {MAX} heads. Where one document is more than half "
         "of what a change varies by, its share is given: other documents may say otherwise.",
-        paper="Benjamini & Hochberg 1995",
-        columns=[
-            {"label": "Models", "kind": "text"},
-            {"label": "Measure", "kind": "text"},
-            {"label": "Heads changed", "kind": "text"},
-            {"label": "Head", "kind": "head"},
-            {"label": "Before", "kind": "number"},
-            {"label": "After", "kind": "number"},
-            {"label": "Change", "kind": "difference"},
-            {"label": "p, corrected", "kind": "text"},
-            {"label": "One document", "kind": "text"},
+        [
+            ("Models", "text"),
+            ("Measure", "text"),
+            ("Heads changed", "text"),
+            ("Head", "head"),
+            ("Before", "number"),
+            ("After", "number"),
+            ("Change", "difference"),
+            ("p, corrected", "text"),
+            ("One document", "text"),
         ],
-        rows=rows,
+        rows,
+        paper="Benjamini & Hochberg 1995",
     )

@@ -12,9 +12,11 @@ from itertools import permutations
 import numpy as np
 
 from headscope.errors import InputError
+from headscope.figures.chart_data import ModelResults, ValueText, measured
+from headscope.figures.chart_types import Phrase, SentencePart
 from headscope.heads.roles import RoleThresholds
 from headscope.reporting.hypothesis_tests import (
-    LEVEL,
+    ALPHA,
     HeadValue,
     are_layers_apart,
     differ_from,
@@ -24,24 +26,21 @@ from headscope.reporting.hypothesis_tests import (
     layers_above,
     scaled,
 )
-from headscope.reporting.model_results import ModelResults
 from headscope.reporting.report_tables import (
     RULES,
     accuracy_of,
     best_rows,
+    crossfit_of,
     effects_of,
     probe_name,
     probe_scores,
 )
-from headscope.reporting.report_types import Phrase, SentencePart
 from headscope.reporting.wording import (
-    ValueText,
     aside,
+    cited,
     count_of,
-    figure,
     head,
     listed,
-    measured,
     p_value,
     points,
     sentence,
@@ -70,8 +69,7 @@ def effects(subject: ModelResults, number: int) -> Phrase | None:
         return [
             f"Without any single head the loss{where} changes too little to be told from 0",
             corrected,
-            figure("effects"),
-            ".",
+            *cited("effects"),
         ]
     row, column = largest
     layer = known.layers[row]
@@ -86,8 +84,7 @@ def effects(subject: ModelResults, number: int) -> Phrase | None:
         f"{also}. It {verb} most without ",
         head(number, layer, column),
         f", by {with_interval(rise, 'nats per token')}",
-        figure("effects"),
-        ".",
+        *cited("effects"),
     ]
 
 
@@ -110,8 +107,7 @@ def norms(subject: ModelResults, number: int) -> Phrase | None:
         "Weighted by the length of the vectors it fetches, the mean share of null attention "
         f"{way} from {with_interval(before, units)} to {with_interval(after, units)}",
         aside(" (paired over documents)"),
-        figure("finder"),
-        ".",
+        *cited("finder"),
     ]
 
 
@@ -141,8 +137,7 @@ def importance(subject: ModelResults, number: int) -> Phrase | None:
         "alike: in percent of its mean over all keys, the gradient |∂L/∂a| is ",
         *listed(said),
         aside(" (after correction over classes of keys)"),
-        figure("importance"),
-        ".",
+        *cited("importance"),
     ]
 
 
@@ -167,8 +162,7 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
             f"For none of {noun} does a single head find the related word clearly more often than "
             "the best fixed offset does",
             corrected,
-            figure("relations"),
-            ".",
+            *cited("relations"),
         ]
     best = max(better, key=lambda row: row.gains["offset"].value)
     gain = best.gains["offset"]
@@ -181,10 +175,9 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
         f" ({label_of('direction', best.direction)}) is right in "
         f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}{ties}. "
         "Chosen on one half of the documents and scored on the other, heads are right in "
-        f"{with_interval(ValueText(best.crossfit_accuracy, *best.crossfit_interval), 'accuracy')}, "
+        f"{with_interval(crossfit_of(best), 'accuracy')}, "
         f"{points(ValueText(gain.value, *gain.interval))} above the best offset",
-        figure("relations"),
-        ".",
+        *cited("relations"),
     ]
 
 
@@ -207,16 +200,15 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
         f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}",
     ]
     if beaten:
-        crossfit = ValueText(best.crossfit_accuracy, *best.crossfit_interval)
         parts += [
-            f" ({with_interval(crossfit, 'accuracy')} by heads chosen on other documents), "
-            "more than the rules ",
+            f" ({with_interval(crossfit_of(best), 'accuracy')} by heads chosen on other "
+            "documents), more than the rules ",
             *listed(beaten),
             aside(f" (after correction over {len(said)} rules)"),
         ]
     if missed:
         parts += ["; it does not clearly beat ", *listed(missed)]
-    return [*parts, figure("coreference"), "."]
+    return [*parts, *cited("coreference")]
 
 
 def trained(subject: ModelResults, number: int) -> Phrase | None:
@@ -234,8 +226,7 @@ def trained(subject: ModelResults, number: int) -> Phrase | None:
         "Probes trained on all heads together find the parent of ",
         *listed(items),
         " of the words",
-        figure("probes"),
-        ".",
+        *cited("probes"),
     ]
 
 
@@ -307,7 +298,7 @@ def _null(subject: ModelResults, number: int) -> Phrase | None:
                 f"{with_interval(high[1], units)} in layer {high[0]}",
                 PAIRS_OF_LAYERS,
             ]
-    return [*parts, figure("layers"), "."]
+    return [*parts, *cited("layers")]
 
 
 def _alignment(subject: ModelResults, number: int) -> Phrase | None:
@@ -326,24 +317,19 @@ def _alignment(subject: ModelResults, number: int) -> Phrase | None:
             f"In no layer does clearly more of the attention follow dependencies than the {even} "
             "that evenly spread attention would give",
             aside(f" (after correction over {len(layers)} layers)"),
-            figure("alignment"),
-            ".",
+            *cited("alignment"),
         ]
     return [
         f"Attention runs along dependencies most in layer {layer}: {with_interval(best, units)} of "
         f"it, {best.value / baseline:.1f} times the {even} that evenly spread attention would give"
         f"; {len(above)} of {len(layers)} layers are above that baseline",
         aside(f" (after correction over {len(layers)} layers)"),
-        figure("alignment"),
-        ".",
+        *cited("alignment"),
     ]
 
 
 def _aligned_head(subject: ModelResults, number: int) -> Phrase | None:
-    baseline = subject.jackknife("dep_baseline")
-    if baseline is None:
-        return None
-    above = heads_beyond(subject, "dep_alignment", baseline, parent="either")
+    above = heads_beyond(subject, "dep_alignment", "dep_baseline", parent="either")
     if not above.passed:
         return None
     layer, at, value = above.passed[0]
@@ -370,7 +356,7 @@ def _distance(subject: ModelResults, number: int) -> Phrase | None:
     )
     trend = _trend(layers)
     if trend is None:
-        return ["Mean distance runs ", span, PAIRS_OF_LAYERS, figure("layers"), "."]
+        return ["Mean distance runs ", span, PAIRS_OF_LAYERS, *cited("layers")]
     rho, p = trend
     verb = "grows" if rho > 0 else "falls"
     return [
@@ -378,8 +364,7 @@ def _distance(subject: ModelResults, number: int) -> Phrase | None:
         aside(f" (Spearman's ρ = {two_digits(rho)} over {len(layers)} layers, {p_value(p)})"),
         f" and runs {span}",
         PAIRS_OF_LAYERS,
-        figure("layers"),
-        ".",
+        *cited("layers"),
     ]
 
 
@@ -401,8 +386,7 @@ def _correlation(other: str, more: str, less: str) -> Rule:
             f"In this model, heads that look farther {way}: r = {with_interval(r)}",
             aside(" over its heads, a description rather than a test"),
             *([aside(inside)] if within.is_known else []),
-            figure("finder"),
-            ".",
+            *cited("finder"),
         ]
 
     return rule
@@ -475,8 +459,7 @@ def _tags(subject: ModelResults, number: int) -> Phrase | None:
         f"For {every} of {len(tags)} tags there is a head that pays it more than twice the "
         "attention of the average head",
         aside(" (after correction over heads and tags)"),
-        figure("pos_to"),
-        ".",
+        *cited("pos_to"),
     ]
 
 
@@ -536,11 +519,10 @@ def notable_heads(subject: ModelResults) -> dict[tuple[int, int], str]:
     """Heads worth seeing at work, and why: the strongest of each kind."""
     notable: dict[tuple[int, int], str] = {}
     offset = RoleThresholds().share
-    baseline = subject.jackknife("dep_baseline")
     reach = subject.jackknife("distance")
     mean = None if reach is None else reach.mean((0, 1))
-    kinds: list[tuple[str, float | Jackknife | None, dict[str, str | int], str]] = [
-        ("dep_alignment", baseline, {"parent": "either"}, "most along dependencies"),
+    kinds: list[tuple[str, float | str | Jackknife | None, dict[str, str | int], str]] = [
+        ("dep_alignment", "dep_baseline", {"parent": "either"}, "most along dependencies"),
         ("offset_share", offset, {"offset": -1}, "most to the previous token"),
         ("offset_share", offset, {"offset": 1}, "most to the next token"),
         ("induction", 0.3, {}, "most to what followed the same token"),
@@ -570,7 +552,7 @@ def _trend(layers: Sequence[LayerValue]) -> tuple[float, float] | None:
         centered = np.arange(len(layers)) - (len(layers) - 1) / 2
         products = np.abs(of_values[orders] @ centered)
         p = float((products >= products[0] - 1e-9).mean())
-    return (rho, p) if p < LEVEL else None
+    return (rho, p) if p < ALPHA else None
 
 
 def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Phrase:

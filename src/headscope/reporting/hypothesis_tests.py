@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headscope.reporting.model_results import ModelResults
-from headscope.reporting.wording import ValueText
+from headscope.figures.chart_data import ModelResults, ValueText
 from headscope.statistics.intervals import interval, p_above, p_differs
 from headscope.statistics.jackknife import Jackknife, is_driven_by_one
 from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 
-LEVEL = 0.05
+ALPHA = 0.05
 """A corrected p value below it is significant."""
 ONE_DOCUMENT = "one document is more than half of what the number varies by"
 """Warning for a head whose value depends on one document."""
@@ -45,9 +44,16 @@ class HeadList:
 
 
 def heads_beyond(
-    subject: ModelResults, name: str, threshold: float | Jackknife, **labels: str | int
+    subject: ModelResults, name: str, threshold: float | str | Jackknife, **labels: str | int
 ) -> HeadList:
-    """Heads above a threshold, or above another number of the same documents (BH over heads)."""
+    """Return heads above a threshold, or above another number of the same documents, which may
+    be named (BH over heads).
+    """
+    if isinstance(threshold, str):
+        named = subject.jackknife(threshold)
+        if named is None:
+            return HeadList((), 0)
+        threshold = named
     jackknife = subject.jackknife(name, **labels)
     data = subject.data(name)
     if jackknife is None or data is None or np.ndim(jackknife.value) != 2:
@@ -62,7 +68,7 @@ def heads_beyond(
     bounds = interval(jackknife)
     layers, heads = data["layer"].values, data["head"].values
     with np.errstate(invalid="ignore"):
-        places = np.argwhere(adjusted < LEVEL)
+        places = np.argwhere(adjusted < ALPHA)
     passed = [
         (
             int(layers[i]),
@@ -90,7 +96,7 @@ def are_layers_apart(subject: ModelResults, name: str) -> bool:
         return False
     low, high = int(np.nanargmin(jackknife.value)), int(np.nanargmax(jackknife.value))
     n = int(np.isfinite(jackknife.value).sum())
-    return bool(p_differs(jackknife.at(high) - jackknife.at(low)) * n * (n - 1) / 2 < LEVEL)
+    return bool(p_differs(jackknife.at(high) - jackknife.at(low)) * n * (n - 1) / 2 < ALPHA)
 
 
 def layers_above(
@@ -105,7 +111,7 @@ def layers_above(
     if not np.isfinite(p).any():
         return None
     with np.errstate(invalid="ignore"):
-        return [int(layer) for layer in data["layer"].values[p < LEVEL]]
+        return [int(layer) for layer in data["layer"].values[p < ALPHA]]
 
 
 def is_least_below_mean(subject: ModelResults, name: str) -> bool:
@@ -114,7 +120,7 @@ def is_least_below_mean(subject: ModelResults, name: str) -> bool:
     if jackknife is None or not np.isfinite(jackknife.value).any():
         return False
     p = holm(p_above(jackknife.mean((0, 1)).at(None, None) - jackknife))
-    return bool(p.ravel()[int(np.nanargmin(jackknife.value))] < LEVEL)
+    return bool(p.ravel()[int(np.nanargmin(jackknife.value))] < ALPHA)
 
 
 def labels_above_twice_the_mean(subject: ModelResults, name: str) -> list[bool] | None:
@@ -129,11 +135,11 @@ def labels_above_twice_the_mean(subject: ModelResults, name: str) -> list[bool] 
     lowest = np.where(n > 0, np.nan_to_num(p, nan=1.0).min((0, 1)), np.nan)
     corrected = holm(np.minimum(lowest * n, 1.0))
     with np.errstate(invalid="ignore"):
-        return [bool(value) for value in corrected < LEVEL]
+        return [bool(value) for value in corrected < ALPHA]
 
 
 def differ_from(jackknife: Jackknife, other: Jackknife) -> np.ndarray:
     """Test which numbers differ from others of the same documents. Paired; Holm over them."""
     with np.errstate(invalid="ignore"):
-        is_different: np.ndarray = holm(p_differs(jackknife - other)) < LEVEL
+        is_different: np.ndarray = holm(p_differs(jackknife - other)) < ALPHA
     return is_different

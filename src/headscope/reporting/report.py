@@ -18,6 +18,34 @@ from latex2mathml.converter import convert
 
 from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra
+from headscope.figures.chart_data import (
+    MAIN,
+    ModelResults,
+    describe,
+    figure_of,
+    find_subjects,
+    rounded,
+)
+from headscope.figures.chart_types import Figure, Phrase
+from headscope.figures.head_charts import (
+    Documents,
+    exemplar_figure,
+    head_variables,
+    heads_figure,
+    map_figure,
+    roles_of,
+)
+from headscope.figures.layer_charts import (
+    ALIGNMENT,
+    LAYERS,
+    SURFACE,
+    distances_of_text,
+    group_figure,
+    importance_lines,
+    label_maps,
+    layer_lines,
+)
+from headscope.heads.cards import make_all_cards
 from headscope.heads.head_map import HeadMap, map_heads
 from headscope.heads.roles import of_probes
 from headscope.page.codec import Payload
@@ -28,26 +56,7 @@ from headscope.reporting.comparisons import (
     about_groups,
     change_table,
 )
-from headscope.reporting.figure_data import describe, heads_figure, section
 from headscope.reporting.findings import about_model, notable_heads
-from headscope.reporting.head_figures import (
-    Documents,
-    exemplar_figure,
-    finder_figure,
-    make_cards,
-    map_figure,
-)
-from headscope.reporting.layer_figures import (
-    ALIGNMENT,
-    LAYERS,
-    SURFACE,
-    distances_of_text,
-    group_figure,
-    importance_lines,
-    label_maps,
-    layer_lines,
-)
-from headscope.reporting.model_results import MAIN, ModelResults, find_subjects
 from headscope.reporting.report_tables import (
     coreference_table,
     difference_table,
@@ -57,9 +66,7 @@ from headscope.reporting.report_tables import (
     trained_table,
 )
 from headscope.reporting.report_types import (
-    Figure,
     Finding,
-    Phrase,
     Provenance,
     Report,
     ReportCard,
@@ -67,6 +74,7 @@ from headscope.reporting.report_types import (
     Section,
     Tree,
 )
+from headscope.reporting.wording import with_interval
 from headscope.results.files import open as open_file
 from headscope.results.probe import Probe
 from headscope.results.result import Result
@@ -188,6 +196,49 @@ def _count(value: object) -> str | None:
     return f"{int(value):,}" if isinstance(value, int | float) else None
 
 
+PAIRS = (
+    ("Distance and alignment", "distance", "dep_alignment:either"),
+    ("Distance and entropy", "distance", "entropy"),
+    ("Null attention and effect", "null_share", "effect"),
+    ("Null attention, norm-weighted", "null_share", "null_share_by_norm"),
+    ("Gradient and effect", "removal_estimate:all", "effect"),
+)
+"""Pairs of variables that papers compare: a title and two variables."""
+
+
+def _finder(subjects: Sequence[ModelResults]) -> Figure | None:
+    """Return heads as points, between any two variables of the figure of all heads."""
+    known = [variable.id for variable in head_variables(subjects)]
+    if len(known) < 2:
+        return None
+    pairs = [pair for pair in PAIRS if pair[1] in known and pair[2] in known]
+    presets = [
+        {"title": title, "x": x, "y": y, "notes": [_note(s, x, y) for s in subjects]}
+        for title, x, y in pairs or [("", known[0], known[1])]
+    ]
+    return figure_of(
+        "finder",
+        "finder",
+        "Find a head",
+        "Each point is a head, colored by what it does. Choose any two measures; drag a rectangle "
+        "to list the heads in it; click a point for its card. r is Pearson's, over heads; its "
+        "interval is over documents.",
+        equation="correlation",
+        paper="Vig & Belinkov 2019, section 5.3.3",
+        presets=presets,
+        panels=[{"subject": n, "roles": roles_of(s)} for n, s in enumerate(subjects)],
+    )
+
+
+def _note(subject: ModelResults, x: str, y: str) -> str:
+    r = subject.data("correlation")
+    key = f"{x}-{y.split(':')[0]}"
+    if r is None or key not in r["correlated"].values:
+        return ""
+    value = subject.measured("correlation", correlated=key)
+    return f"r = {with_interval(value)}" if value.is_known else ""
+
+
 FORMAT = "headscope-report"
 VERSION = 1
 
@@ -200,23 +251,21 @@ def build_report(
     A section is left out if the results have nothing to show in it.
     """
     subjects = find_subjects(results, pages)
-    maps = _maps(subjects)
-    documents = Documents()
-    cards = _cards(subjects, maps, documents)
     differences = _differences(subjects)
-    sections = _sections(subjects, maps, differences, documents)
-    figures = {figure["id"] for shown in sections for figure in shown["figures"]}
-    findings = [
-        _finding(number, subject.title, about_model(subject, number), figures)
-        for number, subject in enumerate(subjects)
-    ]
     between = {
         "Means over heads": about_differences(subjects, differences),
         "Kinds of text": about_groups(subjects),
     }
-    findings.append(_finding(None, "Side by side", list(between.items()), figures))
-    changes = about_changes(subjects, differences)
-    findings.insert(0, _finding(None, "What changed", [("", changes)], figures))
+    written = [
+        (None, "What changed", [("", about_changes(subjects, differences))]),
+        *((n, s.title, about_model(s, n)) for n, s in enumerate(subjects)),
+        (None, "Side by side", list(between.items())),
+    ]
+    maps, documents = _maps(subjects), Documents()
+    cards = _cards(subjects, maps, documents)
+    sections = _sections(subjects, maps, differences, documents)
+    figures = {figure["id"] for shown in sections for figure in shown["figures"]}
+    findings = [_finding(*finding, figures) for finding in written]
     return _report(title or _title(subjects), subjects, sections, cards, documents, findings)
 
 
@@ -235,7 +284,7 @@ def build_map_report(
     others = [result for result in results if result is not heads.result]
     subjects = find_subjects([heads.result, *others], pages)[:1]
     maps, documents = {0: heads}, Documents()
-    shown = section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])
+    shown = _section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])
     sections = [] if shown is None else [shown]
     cards = _cards(subjects, maps, documents)
     return _report(f"Heads of {heads.title}", subjects, sections, cards, documents, [])
@@ -244,7 +293,27 @@ def build_map_report(
 def _cards(
     subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap], documents: Documents
 ) -> list[list[ReportCard]]:
-    return [make_cards(subject, maps.get(n), documents) for n, subject in enumerate(subjects)]
+    return [_cards_of(subject, maps.get(n), documents) for n, subject in enumerate(subjects)]
+
+
+def _cards_of(
+    subject: ModelResults, heads: HeadMap | None, documents: Documents
+) -> list[ReportCard]:
+    source = subject.result("exemplar_weight")
+    return [
+        {
+            "layer": card.layer,
+            "head": card.head,
+            "summary": card.summary,
+            "evidence": [
+                (topic, [[row.what, row.value, row.rank] for row in rows])
+                for topic, rows in card.evidence
+            ],
+            "nearest": [(layer, head, rounded(js)) for layer, head, js in card.nearest],
+            "exemplars": documents.arcs(source, card.layer, card.head),
+        }
+        for card in make_all_cards(subject.results, heads=heads, n_exemplars=0)
+    ]
 
 
 def _report(
@@ -259,16 +328,7 @@ def _report(
         "format": FORMAT,
         "version": VERSION,
         "title": title,
-        "subjects": [
-            {
-                "title": subject.title,
-                "layers": subject.layers,
-                "heads": subject.n_heads,
-                "causal": subject.is_causal,
-                "page": subject.page,
-            }
-            for subject in subjects
-        ],
+        "subjects": [subject.entry for subject in subjects],
         "findings": [finding for finding in findings if finding["paragraphs"]],
         "sections": sections,
         "equations": _used_equations(sections, subjects),
@@ -287,7 +347,7 @@ def _sections(
     chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
     parts: list[tuple[str, str, Sequence[Figure | None]]] = [
         ("what-changed", "What changed", [change_table(subjects, differences)]),
-        ("every-head", "Every head", [heads_figure(subjects), finder_figure(subjects)]),
+        ("every-head", "Every head", [heads_figure(subjects), _finder(subjects)]),
         (
             "by-layer",
             "Layer by layer",
@@ -322,7 +382,7 @@ def _sections(
                     "The share of attention between words that stand in a dependency relation. The "
                     "dashed line is the share of such pairs among all pairs of tokens: what "
                     "evenly spread attention would give.",
-                    "dep_alignment",
+                    equation="dep_alignment",
                 ),
                 relation_table(subjects),
                 label_maps(subjects, "dep_type_to", "relation"),
@@ -352,8 +412,14 @@ def _sections(
             [difference_table(subjects, differences), group_figure(subjects)],
         ),
     ]
-    made = (section(*part) for part in parts)
+    made = (_section(*part) for part in parts)
     return [shown for shown in made if shown is not None]
+
+
+def _section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:
+    """Return a section of the figures that are not None; None if all are."""
+    shown = [figure for figure in figures if figure is not None]
+    return {"id": key, "title": title, "text": [], "figures": shown} if shown else None
 
 
 def _maps(subjects: Sequence[ModelResults]) -> dict[int, HeadMap]:
@@ -475,8 +541,7 @@ def report(
         InputError: there is no result, or something else was given.
     """
     single = Result | str | os.PathLike
-    if not isinstance(results, single | Iterable):
-        expect("results", results, Iterable, "results, or files or folders of them")  # type: ignore[unreachable]
+    expect("results", results, single | Iterable, "results, or files or folders of them")
     sources = [results] if isinstance(results, single) else list(results)
     content = build_report([_opened(source) for source in sources], title=title, pages=pages)
     _write(content, path)

@@ -5,53 +5,12 @@ A phrase is a list of parts: text, heads, figures and asides. `plain` gives the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-import xarray as xr
-
-from headscope.reporting.report_types import AsidePart, FigurePart, HeadPart, Phrase, SentencePart
+from headscope.figures.chart_data import ValueText
+from headscope.figures.chart_types import AsidePart, FigurePart, HeadPart, Phrase, SentencePart
 
 SPACE = "\u00a0"
-
-
-@dataclass(frozen=True, slots=True)
-class ValueText:
-    """A value with its 95 % interval, where it has one."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-
-    @property
-    def is_known(self) -> bool:
-        """Is there a value at all?"""
-        return math.isfinite(self.value)
-
-    @property
-    def has_interval(self) -> bool:
-        """Is there an interval?"""
-        return math.isfinite(self.low) and math.isfinite(self.high)
-
-    def is_above(self, other: float) -> bool:
-        """Is all of the interval above a number? Without an interval: no."""
-        return self.has_interval and math.isfinite(other) and self.low > other
-
-    def is_below(self, other: float) -> bool:
-        """Is all of the interval below a number? Without an interval: no."""
-        return self.has_interval and math.isfinite(other) and self.high < other
-
-
-def measured(data: xr.Dataset, name: str, **labels: object) -> ValueText:
-    """One value of a dataset with its interval; NaN where the dataset does not have it."""
-    if name not in data:
-        return ValueText(math.nan)
-    value = float(data[name].sel(labels))
-    if f"{name}_interval" not in data:
-        return ValueText(value)
-    low, high = (float(x) for x in data[f"{name}_interval"].sel(labels).values)
-    return ValueText(value, low, high)
 
 
 def with_interval(value: ValueText, units: str = "") -> str:
@@ -97,6 +56,11 @@ def head(subject: int, layer: int, number: int) -> HeadPart:
 def figure(name: str) -> FigurePart:
     """A reference to a figure as a part of a sentence."""
     return {"figure": name}
+
+
+def cited(name: str) -> Phrase:
+    """Return the end of a sentence with a reference to a figure."""
+    return [figure(name), "."]
 
 
 def aside(text: str) -> AsidePart:

@@ -244,10 +244,10 @@ class ExplainedScore:
         return latex_table(["component", "key side", "query side"], rows, caption)
 
     def figure(self, n: int = N_TOP) -> Figure:
-        """Draw the largest contributions of both sides as bars, the largest on top."""
-        from headscope.figures.bars import draw_score_parts
+        """Draw the largest contributions of both sides, the largest on top."""
+        from headscope.figures.table_charts import score_figure
 
-        return draw_score_parts(self, n)
+        return score_figure(self, n)
 
     @property
     def title(self) -> str:

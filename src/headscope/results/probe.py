@@ -138,7 +138,7 @@ class Probe:
 
     def figure(self) -> Figure:
         """Draw `reliance` for both directions."""
-        from headscope.figures.heat_maps import reliance_figure
+        from headscope.figures.table_charts import reliance_figure
 
         return reliance_figure(self.reliance, title=self.title)
 
@@ -205,6 +205,6 @@ class ProbeExamples(Sequence[ProbeExample]):
             title: title of the figure; by default the head and the relation.
             columns: panels in a row.
         """
-        from headscope.figures.example_sentences import example_figure
+        from headscope.figures.table_charts import example_figure
 
         return example_figure(self, title, columns=columns)

@@ -158,7 +158,7 @@ def labeled_jackknives(
     """
     block = block or next(iter(result.blocks))
     data = result.block(block)
-    metrics, axes = registered_metrics_of(result), axes_of(result)
+    axes, metrics = axes_of(result), registered_metrics_of(result)
     if only is not None:
         metrics = tuple(m for m in metrics if only in {v.name for v in m.variables()})
     states = result.states[block]

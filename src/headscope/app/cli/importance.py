@@ -86,8 +86,8 @@ def check_importance(
     """
     import headscope as hs
     from headscope.atomic import atomic_path
-    from headscope.figures.clark import removal_figure
     from headscope.figures.style import save_figure
+    from headscope.figures.table_charts import removal_figure
 
     loaded = load_model(model, device)
     loaded.require_objective("Gradient importance")

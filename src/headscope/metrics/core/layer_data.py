@@ -269,8 +269,6 @@ class JoinedLayers:
         return LayerData.of_reductions(self._like, n, reductions)
 
 
-
-
 @cache
 def has_numba() -> bool:
     """Return whether numba is installed, without importing it."""

@@ -1,4 +1,4 @@
-"""Subjects of a report: each model with all of its results.
+"""Data of charts: each model with all of its results (a subject), and values as charts hold them.
 
 An analysis, importance and probes of one model make one subject. A second analysis of the same
 variables (another corpus, one genre) makes another subject.
@@ -7,16 +7,26 @@ variables (another corpus, one genre) makes another subject.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError
-from headscope.reporting.wording import ValueText, measured
-from headscope.results.display import is_shown
+from headscope.figures.chart_types import (
+    Axis,
+    Figure,
+    IntervalCell,
+    MaybeNumber,
+    Phrase,
+    SubjectEntry,
+)
+from headscope.results.display import VariableDisplay, display_of, is_shown
 from headscope.results.effect_data import result_of_effects
 from headscope.results.probe import Probe
 from headscope.results.result import Result
@@ -30,6 +40,44 @@ CONTROL = ", random weights"
 
 _Key = tuple[str, ...]
 """Equal for results of the same model, weights, edits and attention block."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueText:
+    """A value with its 95 % interval, where it has one."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def is_known(self) -> bool:
+        """Is there a value at all?"""
+        return math.isfinite(self.value)
+
+    @property
+    def has_interval(self) -> bool:
+        """Is there an interval?"""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def is_above(self, other: float) -> bool:
+        """Is all of the interval above a number? Without an interval: no."""
+        return self.has_interval and math.isfinite(other) and self.low > other
+
+    def is_below(self, other: float) -> bool:
+        """Is all of the interval below a number? Without an interval: no."""
+        return self.has_interval and math.isfinite(other) and self.high < other
+
+
+def measured(data: xr.Dataset, name: str, **labels: object) -> ValueText:
+    """One value of a dataset with its interval; NaN where the dataset does not have it."""
+    if name not in data:
+        return ValueText(math.nan)
+    value = float(data[name].sel(labels))
+    if f"{name}_interval" not in data:
+        return ValueText(value)
+    low, high = (float(x) for x in data[f"{name}_interval"].sel(labels).values)
+    return ValueText(value, low, high)
 
 
 @dataclass(frozen=True)
@@ -50,6 +98,17 @@ class ModelResults:
     probes: tuple[Probe, ...] = ()
     page: str | None = None
     normed: Result | None = None
+
+    @property
+    def entry(self) -> SubjectEntry:
+        """The subject as charts hold it."""
+        return {
+            "title": self.title,
+            "layers": self.layers,
+            "heads": self.n_heads,
+            "causal": self.is_causal,
+            "page": self.page,
+        }
 
     @property
     def is_causal(self) -> bool:
@@ -125,14 +184,14 @@ class ModelResults:
 
 def _jackknife_of(result: Result, name: str) -> Labeled | None:
     """The jackknife of a variable, computed once for a report with the others of its metric."""
-    known = _PULLS.setdefault(result, {})
+    known = _JACKKNIVES.setdefault(result, {})
     if name not in known:
         known[name] = None
         known.update(labeled_jackknives(result, only=name))
     return known[name]
 
 
-_PULLS: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDictionary()
+_JACKKNIVES: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDictionary()
 
 
 def find_subjects(
@@ -147,7 +206,7 @@ def find_subjects(
     Raises:
         InputError: there is no result, or something else was given.
     """
-    to_device: list[tuple[_Key, list[Result]]] = []
+    groups: list[tuple[_Key, list[Result]]] = []
     norm_weighted: list[Result] = []
     trained: list[Probe] = []
     for given in (result_of_effects(g) if isinstance(g, xr.DataArray) else g for g in results):
@@ -156,7 +215,7 @@ def find_subjects(
                 if result.over == "norm":
                     norm_weighted.append(result)
                 else:
-                    _place(result, to_device)
+                    _place(result, groups)
         elif isinstance(given, Probe):
             trained.append(given)
         else:
@@ -168,22 +227,22 @@ def find_subjects(
     normed: dict[_Key, Result] = {}
     for result in norm_weighted:
         key = _key(result)
-        plain = next((members for known, members in to_device if known == key), None)
+        plain = next((members for known, members in groups if known == key), None)
         if plain is None or key in normed:
-            _place(result, to_device)
+            _place(result, groups)
         else:
             normed[key] = result
             plain.append(_renamed(result))
-    if not to_device:
+    if not groups:
         raise InputError("There is nothing to report: give at least one result.")
-    of_subjects = [members for _, members in to_device]
+    of_subjects = [members for _, members in groups]
     for members in of_subjects:  # analyses come first, in whatever order results were given
         members.sort(key=lambda result: not any(name in result for name in MAIN))
     subjects = [
         ModelResults(
             title, tuple(members), (), _page(members[0].model, pages or {}), normed.get(key)
         )
-        for title, (key, members) in zip(_titles(of_subjects), to_device, strict=True)
+        for title, (key, members) in zip(_titles(of_subjects), groups, strict=True)
     ]
     return _with_probes(subjects, trained)
 
@@ -257,15 +316,15 @@ def _renamed(result: Result) -> Result:
     return replace(result, blocks={block: xr.Dataset({**kept, **intervals})}, states={}, groups={})
 
 
-def _place(result: Result, to_device: list[tuple[_Key, list[Result]]]) -> None:
+def _place(result: Result, groups: list[tuple[_Key, list[Result]]]) -> None:
     """Put a result with the others of its model, unless one of them has the same variables."""
     key = _key(result)
-    for known, members in to_device:
+    for known, members in groups:
         is_twice = any(name in result and any(name in other for other in members) for name in MAIN)
         if known == key and not is_twice:
             members.append(result)
             return
-    to_device.append((key, [result]))
+    groups.append((key, [result]))
 
 
 def _titles(subjects: Sequence[Sequence[Result]]) -> list[str]:
@@ -308,3 +367,71 @@ def _page(model: str, pages: Mapping[str, str]) -> str | None:
 
 def _bare(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
+
+
+def describe(subjects: Sequence[ModelResults], name: str) -> VariableDisplay:
+    """Return the display of a variable, from the first result that has it."""
+    arrays = (data.variables[name] for s in subjects if (data := s.data(name)) is not None)
+    return display_of(next(arrays, xr.Variable((), np.nan)), name)
+
+
+def parent_label(array: xr.DataArray) -> dict[str, str]:
+    """Return the label `either` for variables that tell parents from dependents."""
+    return {"parent": "either"} if "parent" in array.dims else {}
+
+
+def rounded(value: float) -> MaybeNumber:
+    """A number with six significant digits; None for NaN and infinity."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def numbers(array: np.ndarray | xr.DataArray | Sequence[float]) -> Any:
+    """Lists of numbers, nested as the array's axes are."""
+    values = np.asarray(array, dtype=np.float64)
+    if values.ndim == 1:
+        return [rounded(value) for value in values.tolist()]
+    return [numbers(part) for part in values]
+
+
+def figure_of(
+    key: str,
+    kind: str,
+    title: str,
+    caption: Phrase | str,
+    *,
+    equation: str | None = None,
+    paper: str = "",
+    **content: Any,
+) -> Figure:
+    """Return a figure: the fields of all figures, then the content of its kind.
+
+    `tests/reporting/test_types.py` checks the content against `chart_types`.
+    """
+    common = {
+        "id": key,
+        "kind": kind,
+        "title": title,
+        "caption": [caption] if isinstance(caption, str) else caption,
+        "equation": equation,
+        "paper": paper,
+    }
+    return cast("Figure", {**common, **content})
+
+
+def axis_of(known: VariableDisplay) -> Axis:
+    """The axis of a variable."""
+    return {"title": known.title, "units": known.units, "share": known.is_share}
+
+
+def cell(value: ValueText, *, share: bool | None = None) -> MaybeNumber | IntervalCell:
+    """A value with its interval as a cell; a bare number if there is nothing beside it."""
+    if not value.has_interval and share is None:
+        return rounded(value.value)
+    interval: IntervalCell = {
+        "value": rounded(value.value),
+        "low": rounded(value.low),
+        "high": rounded(value.high),
+    }
+    if share is not None:
+        interval["share"] = share
+    return interval

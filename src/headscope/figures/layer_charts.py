@@ -1,36 +1,37 @@
-"""Figures by layer: lines with intervals and baselines, maps of labels, kinds of text."""
+"""Charts by layer: lines with intervals and baselines, maps of labels, kinds of text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from headscope.reporting.figure_data import (
+from headscope.figures.chart_data import (
+    ModelResults,
+    ValueText,
     axis_of,
+    cell,
     describe,
     figure_of,
+    measured,
+    measured_elsewhere,
     numbers,
     parent_label,
     rounded,
 )
-from headscope.reporting.model_results import ModelResults, measured_elsewhere
-from headscope.reporting.report_tables import cell
-from headscope.reporting.report_types import (
+from headscope.figures.chart_types import (
     Axis,
     DotColumn,
     Figure,
-    IntervalCell,
     Level,
     Line,
     LinePanel,
-    MaybeNumber,
     Phrase,
 )
-from headscope.reporting.wording import ValueText, measured
 from headscope.results.display import label_of
 
 MAX_LABELS = 24
@@ -59,6 +60,14 @@ def by_layer(
     return line_along(data[names].sel(labels), names[0], "layer", title)
 
 
+def head_points(values: xr.DataArray, title: str = "") -> Line:
+    """Return the mean over heads of each layer, with the values of single heads."""
+    values = values.transpose("layer", "head")
+    x = [int(n) for n in values["layer"].values]
+    mean = numbers(values.mean("head"))
+    return {"name": title, "x": x, "value": mean, "points": numbers(values)}
+
+
 @dataclass(frozen=True)
 class Column:
     """A variable by layer, at one label of each of its other axes."""
@@ -82,14 +91,10 @@ class Column:
                 level = {"name": self.baseline[1], "value": rounded(baseline.value)}
         return {"series": [line], "baseline": level}
 
-    def describe(self, subjects: Sequence[ModelResults]) -> Axis:
-        """The column's heading and units."""
-        known = describe(subjects, self.name)
-        return {
-            **axis_of(known),
-            "title": self.title or known.title,
-            "equation": self.name,
-        }
+    def axis(self, subjects: Sequence[ModelResults]) -> Axis:
+        """Return the column's heading and units."""
+        axis = axis_of(describe(subjects, self.name))
+        return {**axis, "title": self.title or axis["title"], "equation": self.name}
 
 
 LAYERS = (Column("null_share"), Column("distance"), Column("entropy"))
@@ -115,157 +120,158 @@ def layer_lines(
     columns: Sequence[Column],
     title: str,
     caption: Phrase | str,
-    equation: str | None = None,
+    **content: Any,
 ) -> Figure | None:
-    """Variables by layer: a column for each, a row for each subject."""
-    rows = []
+    """Return variables by layer: a column for each, a row for each subject."""
     columns = [c for c in columns if any(c.panel(subject) for subject in subjects)]
-    for number, subject in enumerate(subjects):
-        panels = [column.panel(subject) for column in columns]
-        if any(panels):
-            rows.append({"subject": number, "panels": panels})
-    if not rows:
-        return None
     papers = [describe(subjects, column.name).paper for column in columns]
-    return figure_of(
+    return lines_figure(
+        subjects,
         key,
-        "lines",
         title,
         caption,
-        equation=equation,
+        [[column.panel(subject) for column in columns] for subject in subjects],
         paper="; ".join(dict.fromkeys(paper for paper in papers if paper)),
-        axis="layer",
-        columns=[column.describe(subjects) for column in columns],
-        rows=rows,
+        columns=[column.axis(subjects) for column in columns],
+        **content,
     )
 
 
-def importance_lines(subjects: Sequence[ModelResults]) -> Figure | None:
-    """Mean gradients by layer, a line for each class of keys (Clark et al.'s Figure 3)."""
-    rows = []
-    for number, subject in enumerate(subjects):
-        data = subject.data("importance_by_layer")
-        if data is None:
-            continue
-        series: list[Line] = []
-        for name in data["gradient_class"].values.tolist():
-            title = label_of("key_class", name)
-            line = by_layer(subject, "importance", {"gradient_class": name}, title)
-            if line and any(value is not None for value in line["value"]):
-                series.append(line)
-        rows.append({"subject": number, "panels": [{"series": series, "baseline": None}]})
+def lines_figure(
+    subjects: Sequence[ModelResults],
+    key: str,
+    title: str,
+    caption: Phrase | str,
+    panels: Sequence[Sequence[LinePanel | None]],
+    **content: Any,
+) -> Figure | None:
+    """Return the panels of each subject that has any; None if no subject has."""
+    rows = [{"subject": n, "panels": shown} for n, shown in enumerate(panels) if any(shown)]
     if not rows:
         return None
-    return figure_of(
+    return figure_of(key, "lines", title, caption, **{"axis": "layer", **content, "rows": rows})
+
+
+def importance_lines(
+    subjects: Sequence[ModelResults], without: Sequence[str] = ()
+) -> Figure | None:
+    """Return mean gradients by layer, a line for each class of keys (Clark et al.'s Figure 3)."""
+    panels: list[list[LinePanel | None]] = []
+    for subject in subjects:
+        data = subject.data("importance_by_layer")
+        names = [] if data is None else data["gradient_class"].values.tolist()
+        lines = [
+            by_layer(subject, "importance", {"gradient_class": name}, label_of("key_class", name))
+            for name in names
+            if name not in without
+        ]
+        series = [line for line in lines if line and any(x is not None for x in line["value"])]
+        panels.append([] if data is None else [{"series": series, "baseline": None}])
+    display = describe(subjects, "importance")
+    return lines_figure(
+        subjects,
         "importance",
-        "lines",
         "How much the loss depends on attention",
         "Mean |∂L/∂a| over all pairs of a query and a key of the class, by layer. A small "
         "gradient means that a little more or less attention changes the loss little."
         + measured_elsewhere(subjects, "importance"),
+        panels,
         equation="importance",
-        paper=describe(subjects, "importance").paper,
-        axis="layer",
-        columns=[
-            {
-                "title": "Mean gradient",
-                "units": describe(subjects, "importance").units,
-                "share": False,
-            }
-        ],
-        rows=rows,
+        paper=display.paper,
+        columns=[{"title": "Mean gradient", "units": display.units, "share": False}],
     )
 
 
 def distances_of_text(subjects: Sequence[ModelResults]) -> Figure | None:
     """Return the share of related tokens by distance: a property of the text."""
-    rows = []
-    for number, subject in enumerate(subjects):
+    panels: list[list[LinePanel | None]] = []
+    for subject in subjects:
         data = subject.data("dep_by_distance")
         if data is None:
-            continue
-        near = data.isel(distance_between=slice(0, FARTHEST))
-        line = line_along(near, "dep_by_distance", "distance_between")
-        panel: LinePanel = {"series": [line], "baseline": None}
-        rows.append({"subject": number, "panels": [panel]})
-    if not rows:
-        return None
-    known = describe(subjects, "dep_by_distance")
-    return figure_of(
+            panels.append([])
+        else:
+            near = data.isel(distance_between=slice(0, FARTHEST))
+            line = line_along(near, "dep_by_distance", "distance_between")
+            panels.append([{"series": [line], "baseline": None}])
+    display = describe(subjects, "dep_by_distance")
+    return lines_figure(
+        subjects,
         "text",
-        "lines",
         "The text: how far dependencies reach",
         "Of all pairs of tokens that are d apart, the share that stands in a dependency relation. "
         "It is a property of the corpus and of the model's tokens, not of attention.",
+        panels,
         equation="dep_by_distance",
-        paper=known.paper,
+        paper=display.paper,
         axis="distance",
-        columns=[{**axis_of(known), "title": "Related pairs"}],
-        rows=rows,
+        columns=[{**axis_of(display), "title": "Related pairs"}],
     )
 
 
+def top_labels(subjects: Sequence[ModelResults], name: str, dim: str) -> list[str]:
+    """Return the labels that get attention in any layer, the most attended first."""
+    means: dict[str, float] = {}
+    for subject in subjects:
+        data = subject.data(f"{name}_by_layer")
+        if data is not None:
+            array = data[f"{name}_by_layer"].mean("layer")
+            for label, value in zip(array[dim].values.tolist(), array.values.tolist(), strict=True):
+                if np.isfinite(value) and value > 0:
+                    means[str(label)] = max(value, means.get(str(label), 0.0))
+    return sorted(means, key=lambda label: -means[label])
+
+
 def label_maps(subjects: Sequence[ModelResults], name: str, dim: str) -> Figure | None:
-    """Shares by layer for each tag or relation, the most attended first."""
+    """Return shares by layer for each tag or relation, the most attended first."""
     shown = [s for s in subjects if s.has(f"{name}_by_layer")]
     if not shown:
         return None
-    means: dict[str, list[float]] = {}
-    for subject in shown:
-        array = _by_layer_array(subject, name).mean("layer")
-        for label, value in zip(array[dim].values.tolist(), array.values.tolist(), strict=True):
-            if np.isfinite(value) and value > 0:
-                means.setdefault(str(label), []).append(value)
-    labels = sorted(means, key=lambda x: -max(means[x]))[:MAX_LABELS]
+    every = top_labels(shown, name, dim)
+    labels = every[:MAX_LABELS]
     panels = []
     for subject in shown:
-        array = _by_layer_array(subject, name)
-        known = set(array[dim].values.tolist())
+        data = subject.data(f"{name}_by_layer")
+        assert data is not None
+        known = set(data[dim].values.tolist())
         lines = [by_layer(subject, name, {dim: x}) if x in known else None for x in labels]
         panels.append(
             {
                 "subject": subjects.index(subject),
-                "x": [int(n) for n in array["layer"].values],
+                "x": [int(n) for n in data["layer"].values],
                 **{
                     key: [None if line is None else line.get(key) for line in lines]
                     for key in ("value", "low", "high")
                 },
             }
         )
-    known_as = describe(shown, name)
-    rest = len(means) - len(labels)
+    display = describe(shown, name)
     caption = (
         "Share of each layer's attention, without null attention; columns are layers. Shades "
         "follow the square root of the share, so that small shares can be told apart."
-        + (f" Shown are the {len(labels)} most attended of {len(means)}." if rest else "")
     )
+    if len(every) > len(labels):
+        caption += f" Shown are the {len(labels)} most attended of {len(every)}."
     return figure_of(
         name,
         "matrix",
-        known_as.title,
+        display.title,
         caption,
         equation=name,
-        paper=known_as.paper,
+        paper=display.paper,
         labels=[label_of(dim, label) for label in labels],
-        units=known_as.units,
-        share=known_as.is_share,
+        units=display.units,
+        share=display.is_share,
         panels=panels,
     )
 
 
-def _by_layer_array(subject: ModelResults, name: str) -> xr.DataArray:
-    data = subject.data(f"{name}_by_layer")
-    assert data is not None
-    return data[f"{name}_by_layer"]
-
-
-SHOWN = ("null_share", "dep_alignment", "distance", "entropy")
+GROUPED = ("null_share", "dep_alignment", "distance", "entropy")
 """Variability is not shown: it is too small where documents are few, and groups differ in how
 many they have."""
 
 
 def group_values(subject: ModelResults, name: str) -> dict[str, tuple[ValueText, ValueText]]:
-    """The mean over heads for each group, and its baseline where it has one."""
+    """Return the mean over heads for each group, and its baseline where it has one."""
     values = {}
     for group, blocks in (subject.results[0].groups or {}).items():
         data = next(iter(blocks.values()))
@@ -277,42 +283,30 @@ def group_values(subject: ModelResults, name: str) -> dict[str, tuple[ValueText,
 
 
 def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
-    """A dot for each group and subject, a column for each variable."""
+    """Return a dot for each group and subject, a column for each variable."""
     shown = [subject for subject in subjects if subject.results[0].groups]
     groups = list(dict.fromkeys(g for s in shown for g in s.results[0].groups))
-    if not groups:
+    by_name = {name: [group_values(subject, name) for subject in shown] for name in GROUPED}
+    by_name = {name: values for name, values in by_name.items() if any(values)}
+    if not groups or not by_name:
         return None
+    missing = ValueText(nan), ValueText(nan)
+    first = next(iter(by_name.values()))[0]
+    groups.sort(key=lambda group: _sort_key(first.get(group, missing)[0]))
     columns: list[DotColumn] = []
-    for name in SHOWN:
-        by_subject = [group_values(subject, name) for subject in shown]
-        if not any(by_subject):
-            continue
-        known = describe(shown, name)
+    for name, by_subject in by_name.items():
+        pairs = [[values.get(group, missing) for group in groups] for values in by_subject]
+        display = describe(shown, name)
         columns.append(
             {
-                **axis_of(known),
-                "title": known.short_title,
-                "values": [
-                    [cell(values[group][0]) if group in values else None for group in groups]
-                    for values in by_subject
-                ],
-                "baselines": [
-                    [
-                        rounded(values[group][1].value) if group in values else None
-                        for group in groups
-                    ]
-                    for values in by_subject
-                ],
+                "title": display.short_title,
+                "units": display.units,
+                "share": display.is_share,
+                "values": [[cell(value) for value, _ in row] for row in pairs],
+                "baselines": [[rounded(baseline.value) for _, baseline in row] for row in pairs],
             }
         )
-    if not columns:
-        return None
-    first = columns[0]["values"][0]
-    order = sorted(range(len(groups)), key=lambda n: _value(first[n]))
-    for column in columns:
-        column["values"] = [[values[n] for n in order] for values in column["values"]]
-        column["baselines"] = [[values[n] for n in order] for values in column["baselines"]]
-    counts = _counts(shown[0], groups)
+    counts = [_n_documents(shown[0], group) for group in groups]
     return figure_of(
         "groups",
         "dots",
@@ -320,21 +314,16 @@ def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
         "Means over heads for each group of documents, with 95 % intervals; the number of "
         "documents is in brackets. A short bar marks the baseline of a group: kinds of text differ "
         "in how dense their dependencies are.",
-        groups=[f"{groups[n]} ({counts[n]})" for n in order],
+        groups=[f"{group} ({count})" for group, count in zip(groups, counts, strict=True)],
         subjects=[subjects.index(subject) for subject in shown],
         columns=columns,
     )
 
 
-def _value(shown: MaybeNumber | IntervalCell) -> float:
-    """Return the sort key; groups without a value come last."""
-    value = shown["value"] if isinstance(shown, dict) else shown
-    return inf if value is None else value
+def _sort_key(value: ValueText) -> float:
+    return value.value if value.is_known else inf
 
 
-def _counts(subject: ModelResults, groups: Sequence[str]) -> list[int]:
-    known = subject.results[0].groups
-    return [
-        int(next(iter(known[group].values()))["tokens_per_document_count"]) if group in known else 0
-        for group in groups
-    ]
+def _n_documents(subject: ModelResults, group: str) -> int:
+    blocks = subject.results[0].groups.get(group)
+    return int(next(iter(blocks.values()))["tokens_per_document_count"]) if blocks else 0
