@@ -24,9 +24,10 @@ else:
             self._module = module
 
         def __getattr__(self, name: str) -> object:
-            value = getattr(importlib.import_module(self._module), name)
-            setattr(self, name, value)  # found without this method from now on
-            return value
+            module = importlib.import_module(self._module)
+            # Public names are found without this method from now on.
+            vars(self).update({key: value for key, value in vars(module).items() if key[0] != "_"})
+            return getattr(module, name)
 
     torch = _Later("torch")
     Tensor = object  # for annotations

@@ -15,6 +15,7 @@ import headscope as hs
 from headscope.errors import TapUnsupported
 from headscope.model import tapped
 from headscope.model.tap import check_cache as remembered
+from headscope.sealed import read_sealed
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -83,11 +84,11 @@ def test_a_damaged_or_deleted_file_is_made_again(
 ) -> None:
     hs.load(folder).wiring  # noqa: B018
     (file,) = (tmp_path / "cache" / "checks").iterdir()
-    good = json.loads(file.read_text())
+    good = json.loads(read_sealed(file))
     file.write_text(damage)
     hs.load(folder).wiring  # noqa: B018
     assert len(checks) == 2
-    assert json.loads(file.read_text()) == good
+    assert json.loads(read_sealed(file)) == good
 
 
 def test_a_refused_model_is_not_remembered(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headscope.errors import InputError, UnknownName
+from headscope.errors import InputError, UnknownName, WriteError
 from headscope.page.payload import Contents, make_payload
 from headscope.page.save_page import make_page, picture_of, png, save_page
 from headscope.page.selection import make_selection
@@ -39,8 +39,11 @@ def test_tokens_cannot_leave_their_script() -> None:
 
 
 def test_a_file_or_an_error(tmp_path: Path) -> None:
-    save_page(golden_trace(), tmp_path / "new" / "page.html")
-    assert (tmp_path / "new" / "page.html").read_text("utf-8").startswith("<!doctype html>")
+    save_page(golden_trace(), tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8").startswith("<!doctype html>")
+    with pytest.raises(WriteError, match=r"there is no folder '.*new'"):
+        save_page(golden_trace(), tmp_path / "new" / "page.html")
+    assert not (tmp_path / "new").exists()
     with pytest.raises(InputError, match="is a folder"):
         save_page(golden_trace(), tmp_path)
 

@@ -29,7 +29,7 @@ def content_of(page: str) -> dict[str, Any]:
 
 
 def test_the_page_carries_the_report(tmp_path: Path) -> None:
-    path = hs.report(result({"distance": 2.0}), tmp_path / "deep" / "report.html", title="Mine")
+    path = hs.report(result({"distance": 2.0}), tmp_path / "report.html", title="Mine")
     page = path.read_text("utf-8")
     assert "<title>Mine</title>" in page
     assert content_of(page)["title"] == "Mine"
@@ -66,6 +66,7 @@ def test_names_are_data_not_markup(tmp_path: Path) -> None:
 
 def test_folders_files_and_results_mix(tmp_path: Path) -> None:
     run = tmp_path / "run"
+    run.mkdir()
     result({"distance": 2.0}).save(run / "result.nc")
     path = hs.report([run, result({"distance": 2.0}, model="b")], tmp_path / "report.html")
     assert len(content_of(path.read_text("utf-8"))["subjects"]) == 2

@@ -149,7 +149,7 @@ def test_fields_must_agree() -> None:
 
 def test_files_keep_everything(tiny_t5: Model, tmp_path: Path) -> None:
     trace = tiny_t5.trace("the unbelievable cat", target="a dog")
-    path = tmp_path / "deep" / "trace.nc"
+    path = tmp_path / "trace.nc"
     trace.save(path)
     again = hs.open(path)
     assert list(again.blocks) == list(trace.blocks)

@@ -26,6 +26,7 @@ from headscope.model.collect import to_numpy
 from headscope.model.logits import find_answer, label_names
 from headscope.model.model import Model
 from headscope.model.tap.dispatch import Attachment
+from headscope.model.tap.interrupts import held
 from headscope.model.tap.sites import Site
 from headscope.model.tracing import encode_for
 from headscope.results.effect_data import Gradients
@@ -258,6 +259,7 @@ def backward(
 ) -> float:
     """Run forward and backward, pass on each layer's ∂L/∂a, last layer first; return the loss."""
     tap = Attachment(on_gradient=on_gradient, returns_weights=False)
+    require_gradients(model)
     with torch.enable_grad(), model.attached(tap), frozen(model.module):
         loss = loss_of(model.module(**model.to_device(loss_inputs.inputs)), loss_inputs)
         loss.backward()
@@ -292,6 +294,7 @@ def with_loss(
             reader(attention)
 
     tap = Attachment(reader=keep, on_gradient=read_gradient, returns_weights=False)
+    require_gradients(model)
     with torch.enable_grad(), model.attached(tap), frozen(model.module):
         losses = measure_losses(model.module(**model.to_device(inputs)), labels, scalar)
 
@@ -331,7 +334,20 @@ def loss_of(outputs: ModelOutput, loss_inputs: LossInputs) -> Tensor:
     return functional.cross_entropy(rows, labels.flatten(), ignore_index=NOTHING)
 
 
+def require_gradients(model: Model) -> None:
+    """Raise InputError under `torch.inference_mode`, and for weights that were loaded under it."""
+    if torch.is_inference_mode_enabled() or any(
+        p.is_inference() for p in model.module.parameters()
+    ):
+        raise InputError(
+            "Gradients cannot be computed under torch.inference_mode(), or with weights that were "
+            "loaded under it. Load the model and call headscope outside of that block; "
+            "torch.no_grad() is fine."
+        )
+
+
 @contextmanager
+@held
 def frozen(module: torch.nn.Module) -> Iterator[None]:
     """Within the block, parameters require no gradient."""
     trained = [p for p in module.parameters() if p.requires_grad]

@@ -262,8 +262,9 @@ def build_report(
         (None, "Side by side", list(between.items())),
     ]
     maps, documents = _maps(subjects), Documents()
+    by_layer = _by_layer(subjects)
     cards = _cards(subjects, maps, documents)
-    sections = _sections(subjects, maps, differences, documents)
+    sections = _sections(subjects, by_layer, maps, differences, documents)
     figures = {figure["id"] for shown in sections for figure in shown["figures"]}
     findings = [_finding(*finding, figures) for finding in written]
     return _report(title or _title(subjects), subjects, sections, cards, documents, findings)
@@ -338,8 +339,30 @@ def _report(
     }
 
 
+def _by_layer(subjects: Sequence[ModelResults]) -> list[Figure | None]:
+    return [
+        layer_lines(
+            subjects,
+            "layers",
+            LAYERS,
+            "Null attention, distance and entropy",
+            "Each value is a ratio of sums over all heads of a layer, with its 95 % "
+            "interval over documents. Distance and entropy leave null attention out.",
+        ),
+        layer_lines(
+            subjects,
+            "surface",
+            SURFACE,
+            "Breadth and sinks",
+            "Null attention included. The dashed line is the entropy of attending evenly "
+            "to every token that can be attended to.",
+        ),
+    ]
+
+
 def _sections(
     subjects: Sequence[ModelResults],
+    by_layer: Sequence[Figure | None],
     maps: Mapping[int, HeadMap],
     differences: Sequence[tuple[int, int, xr.Dataset]],
     documents: Documents,
@@ -348,28 +371,7 @@ def _sections(
     parts: list[tuple[str, str, Sequence[Figure | None]]] = [
         ("what-changed", "What changed", [change_table(subjects, differences)]),
         ("every-head", "Every head", [heads_figure(subjects), _finder(subjects)]),
-        (
-            "by-layer",
-            "Layer by layer",
-            [
-                layer_lines(
-                    subjects,
-                    "layers",
-                    LAYERS,
-                    "Null attention, distance and entropy",
-                    "Each value is a ratio of sums over all heads of a layer, with its 95 % "
-                    "interval over documents. Distance and entropy leave null attention out.",
-                ),
-                layer_lines(
-                    subjects,
-                    "surface",
-                    SURFACE,
-                    "Breadth and sinks",
-                    "Null attention included. The dashed line is the entropy of attending evenly "
-                    "to every token that can be attended to.",
-                ),
-            ],
-        ),
+        ("by-layer", "Layer by layer", by_layer),
         (
             "syntax",
             "Syntax",

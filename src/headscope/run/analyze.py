@@ -24,6 +24,7 @@ from headscope.metrics.gradients import Importance
 from headscope.model.identity import describe_model, versions
 from headscope.model.load import load
 from headscope.model.model import Model
+from headscope.model.objective import require_gradients
 from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
 from headscope.run.batches import Encoder, key_classes_of, token_limit
@@ -137,6 +138,8 @@ def make_plan(
     with_gradients = [m.name for m in chosen if m.needs & {"gradients", "loss"}]
     without = [m.name for m in chosen if m.name not in with_gradients and m.scope != "text"]
     has_scalar = any(isinstance(m, Importance) and m.scalar is not None for m in chosen)
+    if with_gradients:
+        require_gradients(model)
     if with_gradients and not has_scalar:
         model.require_objective(f"Measuring {with_gradients[0]}")
     if with_gradients and without:

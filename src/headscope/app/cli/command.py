@@ -14,9 +14,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from headscope.errors import WriteError
 
 
 class Interrupted(Exception):
@@ -123,6 +126,7 @@ def register(
         settings.debug = settings.debug or debug
         for key, record in records.items():
             options[key] = record(**{each.name: options.pop(each.name) for each in fields(record)})
+        _check_out(options.get("out"))
         with stoppable():
             result = command(**options)
         if as_json:
@@ -148,6 +152,12 @@ def register(
     run.__doc__ = command.__doc__
     title = name or command.__name__.replace("_", "-")
     app.command(title, epilog=f"Example: headscope {example}")(run)
+
+
+def _check_out(out: object) -> None:
+    """Raise WriteError for a file in a missing folder, before anything is computed."""
+    if isinstance(out, Path) and out.suffix and not out.parent.is_dir():
+        raise WriteError(f"Cannot write {str(out)!r}: there is no folder {str(out.parent)!r}.")
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:

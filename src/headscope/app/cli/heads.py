@@ -59,6 +59,7 @@ def map_heads(
     heads = hs.map_heads(with_js[0], probes=probes, effects=effects, seed=seed, starts=starts)
     if out is None:
         out = (runs[0] if runs[0].is_dir() else runs[0].parent) / "heads"
+    out.mkdir(parents=True, exist_ok=True)
     page = out / "map.html"
     heads.save_page(page, *results, explorer=explorer)
     drawn = {name: heads.figure(name) for name in ("clark-6", "clusters")}

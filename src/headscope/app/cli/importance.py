@@ -89,6 +89,7 @@ def check_importance(
     from headscope.figures.style import save_figure
     from headscope.figures.table_charts import removal_figure
 
+    out.mkdir(parents=True, exist_ok=True)
     loaded = load_model(model, device)
     loaded.require_objective("Gradient importance")
     documents = options.open_corpus(corpus, unit="document", on_error=on_error)

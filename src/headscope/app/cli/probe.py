@@ -237,6 +237,7 @@ def combined(
         if name not in SCORER_KINDS:
             raise UnknownName.of("kind of probe", name, SCORER_KINDS)
     chosen = [name for name in SCORER_KINDS if name in names]
+    out.mkdir(parents=True, exist_ok=True)
     loaded = load_model(model, device)
     learned, scored = (
         hs.read(name, unit="sentence", sample=n, seed=seed, on_error=on_error)

@@ -29,6 +29,7 @@ from headscope.model.tap.dispatch import AllRead, Attachment, suspended
 from headscope.model.tap.example import examples, lengthened
 from headscope.model.tap.forward_pass import media_of, uncached
 from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
+from headscope.model.tap.interrupts import held, interrupts_held
 from headscope.model.tap.recording import (
     Against,
     Match,
@@ -233,6 +234,7 @@ class EndToEndCheck:
         return self.wiring.find(attention.block, attention.layer, None)
 
     @contextmanager
+    @held
     def _kept_outputs(self, sites: list[Site]) -> Iterator[ModuleOutputs]:
         """Within the block, keep the outputs of the modules of these sites."""
         outputs: ModuleOutputs = {}
@@ -305,7 +307,13 @@ def wire(
     is_offloaded = any(hasattr(module, OFFLOADING_HOOK) for module in modules)
     if not is_offloaded and any(weights.is_meta for weights in root.parameters()):
         refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
-    with locked_modules(modules), suspended(), torch.inference_mode(), eager_attention(root):
+    with (
+        interrupts_held(),
+        locked_modules(modules),
+        suspended(),
+        torch.inference_mode(),
+        eager_attention(root),
+    ):
         inputs, reference = _reference_inputs(root, example)
         depends_on_cache = False
         if "use_cache" not in inputs and uncached(root):

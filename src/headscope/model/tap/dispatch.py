@@ -22,6 +22,7 @@ from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit, Vectors
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
 from headscope.model.tap.interface import EagerFunction, intercepted
+from headscope.model.tap.interrupts import deliver, held
 from headscope.model.tap.sites import Route, Site
 from headscope.model.tap.watch import Hooks, Watch, unfold, watching
 
@@ -148,6 +149,7 @@ _thread_state = _ThreadState()
 
 
 @contextmanager
+@held
 def suspended() -> Iterator[None]:
     """Within the block, this thread ignores all earlier attachments."""
     previous, _thread_state.first_number = _thread_state.first_number, next(NUMBERS)
@@ -158,6 +160,7 @@ def suspended() -> Iterator[None]:
 
 
 @contextmanager
+@held
 def connected(modules: Iterable[nn.Module], attached: Attached) -> Iterator[None]:
     """Within the block, calls of these attention modules include `attached`."""
     route = attached.bound_sites.wiring.route
@@ -218,6 +221,7 @@ class _Dispatcher:
 
     def _next_call(self) -> dict[int, Participants]:
         """Return the participants of the call that starts now, by computation."""
+        deliver()
         first = _thread_state.first_number
         attachments = [x for x in self.attached_here() if x.number >= first]
         sites: dict[BoundSites, dict[int, Site]] = {}

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from headscope.attention import BlockName
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Positions
+from headscope.model.tap.interrupts import held
 from headscope.model.tap.sites import Site, Wiring
 
 MASKS = ("attention_mask", "decoder_attention_mask")
@@ -194,6 +195,7 @@ class BoundSites:
         return sites.get(site.computation)
 
     @contextmanager
+    @held
     def followed(self) -> Iterator[None]:
         """Within the block, track forward passes of the root."""
         with self._lock:

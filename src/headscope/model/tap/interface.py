@@ -23,6 +23,7 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import AttentionInterface
 
 from headscope.model.private_api import ATTENTION_IMPLEMENTATION
+from headscope.model.tap.interrupts import held
 
 _freed = threading.Condition()
 _locks: dict[int, tuple[threading.Thread, int]] = {}
@@ -30,6 +31,7 @@ _locks: dict[int, tuple[threading.Thread, int]] = {}
 
 
 @contextmanager
+@held
 def locked_modules(modules: Collection[nn.Module]) -> Iterator[None]:
     """Within the block, no other thread locks any of these modules."""
     thread = threading.current_thread()
@@ -94,6 +96,7 @@ def _dispatch(
 
 
 @contextmanager
+@held
 def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None]:
     """Send the attention calls of these modules, from every thread, to `handler`.
 
@@ -120,6 +123,7 @@ def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None
 
 
 @contextmanager
+@held
 def eager_attention(root: nn.Module) -> Iterator[None]:
     """Run the model with eager attention and in eval mode; the last block to end restores both."""
     modules = modules_of(root)
@@ -145,6 +149,7 @@ class _Setting:
         """By the id of the object; the blocks keep the objects alive."""
 
     @contextmanager
+    @held
     def set_on(self, objects: Iterable[object]) -> Iterator[None]:
         """Set the attribute within the block; the last block to end restores the original."""
         changed: dict[int, object] = {}

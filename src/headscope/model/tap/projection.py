@@ -24,6 +24,7 @@ from headscope.errors import TapUnsupported
 from headscope.model.edits import Edit, Positions
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tap.example import examples
+from headscope.model.tap.interrupts import held
 from headscope.model.tap.reference import main_output
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Call:
 
 
 @contextmanager
+@held
 def recorded_calls(root: nn.Module) -> Iterator[list[Call]]:
     """Within the block, record every call with a tensor as input and output."""
     calls: list[Call] = []

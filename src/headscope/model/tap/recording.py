@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.attention import BlockName
 from headscope.model.tap.interface import EagerFunction, intercepted
+from headscope.model.tap.interrupts import held
 from headscope.model.tap.sites import Site
 from headscope.model.tap.watch import (
     MANY_HEADS,
@@ -131,12 +132,18 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
     def start() -> Watch | None:
         return Watch() if threading.current_thread() is thread else None
 
-    with ending_watches(), ExitStack() as stack:
-        for name, module in root.named_modules():
-            # A bare nn.Softmax is part of the module that holds it.
-            if name and not type(module).__module__.startswith("torch.nn."):
-                keep = partial(_keep, name, calls, recordings)
-                stack.enter_context(watching(module, start, keep))
+    @contextmanager
+    @held
+    def watching_all() -> Iterator[None]:
+        with ending_watches(), ExitStack() as stack:
+            for name, module in root.named_modules():
+                # A bare nn.Softmax is part of the module that holds it.
+                if name and not type(module).__module__.startswith("torch.nn."):
+                    keep = partial(_keep, name, calls, recordings)
+                    stack.enter_context(watching(module, start, keep))
+            yield
+
+    with watching_all():
         outputs = root(**inputs)
     # Every module around a softmax records it; the innermost returns first.
     unique: dict[int, Recording] = {}

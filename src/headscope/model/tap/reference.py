@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from transformers.utils.generic import ModelOutput
 from headscope.attention import BlockName
 from headscope.errors import TapUnsupported
 from headscope.model.tap.forward_pass import takes, uncached
+from headscope.model.tap.interrupts import held
 
 OUTPUT_BLOCKS: dict[str, BlockName] = {
     "attentions": "self",
@@ -48,19 +49,27 @@ class ReferenceMaps:
     calls: ModuleCalls
 
 
+@contextmanager
+@held
+def _kept_calls(root: PreTrainedModel, calls: ModuleCalls) -> Iterator[None]:
+    """Within the block, keep the arguments of the first call of each sub-model."""
+    with ExitStack() as stack:
+        for name, module in root.named_modules():
+            if name and isinstance(module, PreTrainedModel):
+
+                def keep(_: nn.Module, args: Any, kwargs: Any, name: str = name) -> None:
+                    calls.setdefault(name, (args, dict(kwargs)))
+
+                hook = module.register_forward_pre_hook(keep, with_kwargs=True)
+                stack.callback(hook.remove)
+        yield
+
+
 def read_reference(root: PreTrainedModel, inputs: ModelInputs) -> ReferenceMaps:
     """Run the model with `output_attentions=True`; raise TapUnsupported if it does not run."""
     calls: ModuleCalls = {}
     try:
-        with ExitStack() as stack:
-            for name, module in root.named_modules():
-                if name and isinstance(module, PreTrainedModel):
-
-                    def keep(_: nn.Module, args: Any, kwargs: Any, name: str = name) -> None:
-                        calls.setdefault(name, (args, dict(kwargs)))
-
-                    hook = module.register_forward_pre_hook(keep, with_kwargs=True)
-                    stack.callback(hook.remove)
+        with _kept_calls(root, calls):
             try:
                 outputs = root(**inputs, output_attentions=True)
             except (TypeError, ValueError):  # output_attentions may not be a parameter

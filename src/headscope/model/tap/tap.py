@@ -17,6 +17,7 @@ from headscope.model.edits import Edit
 from headscope.model.tap.dispatch import Attached, Attachment, attached_to, connected
 from headscope.model.tap.forward_pass import BoundSites
 from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
+from headscope.model.tap.interrupts import held, interrupts_held
 from headscope.model.tap.watch import ending_watches
 
 
@@ -24,6 +25,7 @@ class Tap(BoundSites):
     """Attachment point of one model."""
 
     @contextmanager
+    @held
     def attached(self, attachment: Attachment, *, all_threads: bool = False) -> Iterator[None]:
         """Attach to calls of this thread; wait while another thread holds any of the modules.
 
@@ -31,7 +33,7 @@ class Tap(BoundSites):
         threads may attach.
         """
         thread = None if all_threads else threading.current_thread()
-        with ExitStack() as stack:
+        with interrupts_held(), ExitStack() as stack:
             if thread is not None:
                 stack.enter_context(locked_modules(modules_of(self.root)))
             stack.enter_context(eager_attention(self.root))

@@ -22,6 +22,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from headscope.model.private_api import mode_stack_length, pop_mode, push_mode
+from headscope.model.tap.interrupts import held
 
 TorchFunction = Callable[..., Tensor]
 Args = tuple[Any, ...]
@@ -229,6 +230,7 @@ class Watch(TorchFunctionMode):
 
 
 @contextmanager
+@held
 def watching(
     module: nn.Module, start: Callable[[], Watch | None], finish: Callable[[Watch], None]
 ) -> Iterator[None]:
@@ -265,6 +267,7 @@ def watching(
 
 
 @contextmanager
+@held
 def ending_watches() -> Iterator[None]:
     """On leaving the block, end every watch that began in it and is still active.
 
