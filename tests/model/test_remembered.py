@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope.atomic import read_sealed
 from headscope.errors import TapUnsupported
 from headscope.model import tapped
 from headscope.model.tap import check_cache as remembered
-from headscope.sealed import read_sealed
 
 if TYPE_CHECKING:
     from headscope.model.model import Model

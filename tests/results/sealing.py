@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from headscope.sealed import MARK, SEAL_SIZE
+from headscope.atomic import MARK, SEAL_SIZE
 
 
 def unsealed(content: bytes) -> bytes:

@@ -16,12 +16,12 @@ import pytest
 import xarray as xr
 
 import headscope as hs
-from headscope import sealed
+from headscope import atomic
+from headscope.atomic import SEAL_SIZE, DamagedFile, UnsealedFile
 from headscope.errors import FileFormatError
 from headscope.results import files, hdf5
 from headscope.results.netcdf import decode_groups
 from headscope.run.measure import measure
-from headscope.sealed import SEAL_SIZE, DamagedFile, UnsealedFile
 from tests.results.sealing import seal_as_stranger, sealed_by_a_stranger, unsealed
 
 
@@ -76,7 +76,7 @@ def test_a_file_of_another_user_gives_the_same_numbers(tmp_path: Path) -> None:
     path = save(tmp_path, "result")
     own = decode_groups(hdf5.read_groups(path))
     seal_as_stranger(path)
-    assert not sealed.check_seal(path)
+    assert not atomic.check_seal(path)
     others = decode_groups(hdf5.read_in_child(path))
     assert own.keys() == others.keys()
     for name, data in own.items():
@@ -107,12 +107,12 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path / "cache"))
     path = save(tmp_path, "trace")
     key = tmp_path / "cache" / "key"
-    assert len(key.read_bytes()) == sealed.KEY_SIZE
+    assert len(key.read_bytes()) == atomic.KEY_SIZE
     assert key.stat().st_mode & 0o077 == 0
-    assert sealed.check_seal(path)
+    assert atomic.check_seal(path)
     assert [file.name for file in key.parent.iterdir()] == ["key"]
     code = (
-        "import pathlib, sys, headscope.sealed as s; print(s.check_seal(pathlib.Path(sys.argv[1])))"
+        "import pathlib, sys, headscope.atomic as s; print(s.check_seal(pathlib.Path(sys.argv[1])))"
     )
     shown = subprocess.run(
         [sys.executable, "-c", code, path],
@@ -123,10 +123,10 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert shown.stdout.strip() == "True"
     key.write_bytes(b"short")  # a damaged key: nothing is known, nothing is lost
-    sealed._key.cache_clear()
-    assert not sealed.check_seal(path)
+    atomic._key.cache_clear()
+    assert not atomic.check_seal(path)
     assert isinstance(hs.open(path), hs.Trace)
-    sealed._key.cache_clear()
+    atomic._key.cache_clear()
 
 
 @cache

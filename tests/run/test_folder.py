@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
+from headscope.atomic import SEAL_SIZE, sealed
 from headscope.errors import (
     FileFormatError,
     HeadscopeError,
@@ -24,7 +25,6 @@ from headscope.errors import (
 )
 from headscope.run.analyze import analyze
 from headscope.run.checkpoint import ShardStore, read_keyed
-from headscope.sealed import SEAL_SIZE, sealed
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 from tests.run.shards import small_shards, stop_after

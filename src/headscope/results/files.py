@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.arguments import expect
-from headscope.atomic import atomic_path
+from headscope.atomic import UnsealedFile, atomic_path, check_seal, seal
 from headscope.attention import BlockName, key_stack, query_stack
 from headscope.errors import FileFormatError, InputError
 from headscope.results.effect_data import HeadEffects
@@ -30,7 +30,6 @@ from headscope.results.predictions import Predictions
 from headscope.results.probe import Probe
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Block, Trace
-from headscope.sealed import UnsealedFile, check_seal, seal
 from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
 FILE_FORMAT = 3

@@ -8,7 +8,7 @@
 
 Shards are added in the order of their ids, so that sums are bit-equal for any order of workers.
 Names and contents of files include the hash of their plan: a checkpoint of another plan is never
-counted. A seal at the end of each file is compared before anything is parsed (`headscope.sealed`):
+counted. A seal at the end of each file is compared before anything is parsed (`headscope.atomic`):
 a damaged checkpoint is measured again. Files have arrays and JSON; nothing is unpickled.
 """
 
@@ -27,7 +27,14 @@ from typing import NamedTuple, TypeVar
 import filelock
 import numpy as np
 
-from headscope.atomic import atomic_path, remove_leftovers
+from headscope.atomic import (
+    DamagedFile,
+    UnsealedFile,
+    atomic_path,
+    read_sealed,
+    remove_leftovers,
+    sealed,
+)
 from headscope.errors import (
     FileFormatError,
     HeadscopeError,
@@ -43,7 +50,6 @@ from headscope.results.files import open as open_file
 from headscope.results.result import Result
 from headscope.run.plan import Plan
 from headscope.run.shard import ShardReport, ShardSums
-from headscope.sealed import DamagedFile, UnsealedFile, read_sealed, sealed
 
 FOLDER = "shards"
 FOLD_EVERY = 16

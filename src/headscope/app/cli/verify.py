@@ -127,7 +127,7 @@ def _check_store(file: Path) -> None:
 
 
 def _check_self_check(file: Path) -> None:
-    from headscope.sealed import read_sealed
+    from headscope.atomic import read_sealed
 
     try:
         read_sealed(file)

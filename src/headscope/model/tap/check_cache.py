@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from headscope.atomic import atomic_path, cache_folder
+from headscope.atomic import atomic_path, cache_folder, read_sealed, sealed
 from headscope.errors import FileFormatError
 from headscope.model.identity import bytes_of, has_own_code, versions, weights_sha256
 from headscope.model.private_api import NAME_OR_PATH
@@ -27,7 +27,6 @@ from headscope.model.tap import check as tap_check
 from headscope.model.tap.check import Check
 from headscope.model.tap.interface import modules_of
 from headscope.model.tap.sites import Site, Wiring
-from headscope.sealed import read_sealed, sealed
 
 PLAIN_TYPES = (bool, int, float, str, type(None))
 """Types of module attributes that can affect the computation, such as the scale of scores."""
