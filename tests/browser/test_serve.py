@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headscope.app.lab.jobs import QueueFull
 from headscope.app.lab.server import bind, make_server
 from headscope.app.lab.service import LabService
 from headscope.model.model import Model
@@ -16,8 +17,8 @@ from tests.browser.conftest import collect_garbage
 
 @pytest.fixture
 def lab(chromium: Any, tiny_bert: Model, tiny_llama: Model) -> Iterator[Any]:
-    desk = LabService({"llama": tiny_llama, "bert": tiny_bert}, "the cat sat on the mat")
-    server = make_server(desk, "127.0.0.1")
+    service = LabService({"llama": tiny_llama, "bert": tiny_bert}, "the cat sat on the mat")
+    server = make_server(service, "127.0.0.1")
     socket = bind("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
     thread.start()
@@ -165,3 +166,29 @@ def test_what_a_model_cannot_do_is_not_offered(lab: Any) -> None:
     lab.get_by_label("Model", exact=True).select_option("bert")
     assert lab.get_by_label("with a second sentence").is_visible()
     assert not lab.get_by_label("write on by").is_visible()
+
+
+def test_the_first_text_is_waited_for_in_words(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the first text is read, the page says so; a refusal shows the form."""
+    may_go_on = threading.Event()
+    original = LabService.trace
+
+    def trace(service: LabService, reader: str, request: Any) -> Any:
+        may_go_on.wait(30)
+        return original(service, reader, request)
+
+    monkeypatch.setattr(LabService, "trace", trace)
+    lab.reload()
+    assert lab.get_by_role("status").first.inner_text() == "The model is reading …"
+    may_go_on.set()
+    lab.wait_for_selector("html[data-ready=true]")
+    assert lab.locator(".stage .tok").first.is_visible()
+
+    def refuse(service: LabService, reader: str, request: Any) -> Any:
+        raise QueueFull("The model is busy and 32 requests wait; ask again in about 9 s.", 9)
+
+    monkeypatch.setattr(LabService, "trace", refuse)
+    lab.reload()
+    lab.wait_for_selector("html[data-ready=true]")
+    assert lab.get_by_text("The model is busy and 32 requests wait").is_visible()
+    assert lab.locator("textarea").first.is_visible()
