@@ -42,12 +42,12 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    for name in (".folder.killed", ".other.busy"):
+    for name in (".folder.ab12cd34.part", ".folder.b.ab12cd34.part"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "half").write_text("")
     with atomic_folder(tmp_path / "folder"):
         pass
-    assert names(tmp_path) == [".other.busy", ".other.busy/half", "folder"]
+    assert names(tmp_path) == [".folder.b.ab12cd34.part", ".folder.b.ab12cd34.part/half", "folder"]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])

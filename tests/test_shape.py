@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 CEILINGS = {
-    "modules": 200,
-    "lines": 43_720,
+    "modules": 215,
+    "modules of the frame": 140,
+    "lines": 42_700,
     "largest": 700,
     "one importer": 40,
     "splinters": 16,
@@ -28,7 +29,8 @@ CEILINGS = {
     "web files": 78,
     "web lines": 11_500,
 }
-"""Highest count that passes. `python -m pytest tests/test_shape.py` names what exceeds it."""
+"""Highest count that passes. `python -m pytest tests/test_shape.py` names what exceeds it. The
+frame is all but commands, readers, metrics and formats, which may be added."""
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "headscope"
@@ -137,6 +139,7 @@ def shape() -> Shape:
     longest = sorted(lines, key=lambda name: -lines[name])
     made.places |= {
         "modules": list(texts),
+        "modules of the frame": [name for name in texts if not ALONE.search(name)],
         "largest": [f"{name}: {lines[name]}" for name in longest],
         "one importer": single,
         "splinters": [m for m in single if m not in public and not ALONE.search(m)],

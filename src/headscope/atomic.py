@@ -80,9 +80,10 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     with _named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in target.parent.glob(f".{target.name}.*"):
+        for leftover in target.parent.glob(f".{target.name}.????????.part"):
             shutil.rmtree(leftover, ignore_errors=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        made = tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        temporary = Path(made)
         temporary.chmod(0o777 & ~_umask())
         try:
             yield temporary
@@ -162,7 +163,7 @@ def read_sealed(path: Path) -> bytes:
     """Return the content of a file after comparing it with its seal."""
     whole = path.read_bytes()
     content = whole[:-SEAL_SIZE]
-    _is_own(path, hashlib.sha256(content).digest(), whole[len(content) :])
+    _check_hash(path, hashlib.sha256(content).digest(), whole[len(content) :])
     return content
 
 
@@ -179,19 +180,20 @@ def check_seal(path: Path) -> bool:
         while left > 0 and (part := file.read(min(left, 1 << 20))):
             content.update(part)
             left -= len(part)
-        return _is_own(path, content.digest(), file.read() if left == 0 else b"")
+        digest, found = content.digest(), file.read() if left == 0 else b""
+    _check_hash(path, digest, found)
+    return hmac.compare_digest(found[-len(digest) :], _signature(digest))
 
 
-def _is_own(path: Path, digest: bytes, found: bytes) -> bool:
+def _check_hash(path: Path, digest: bytes, found: bytes) -> None:
     if len(found) != SEAL_SIZE or not found.startswith(MARK):
         raise UnsealedFile(f"{str(path)!r} does not end with headscope's seal.")
-    expected, signature = found[len(MARK) : len(MARK) + len(digest)], found[-len(digest) :]
+    expected = found[len(MARK) : len(MARK) + len(digest)]
     if digest != expected:
         raise DamagedFile(
             f"{str(path)!r} was damaged after it was written: the SHA-256 of its content is "
             f"{digest.hex()[:16]}…, its seal says {expected.hex()[:16]}…."
         )
-    return hmac.compare_digest(signature, _signature(digest))
 
 
 def _seal(digest: bytes) -> bytes:

@@ -14,7 +14,7 @@ from headscope.heads.significant import SignificantHead, SignificantHeads
 from headscope.model.model import Model
 from headscope.probes.tables import crossfit_scores
 from headscope.results.result import Result
-from headscope.run.compare import caution, decided
+from headscope.run.compare import caution, driven_by_one
 from headscope.statistics.intervals import interval, p_above
 from headscope.statistics.jackknife import Jackknife, Scale, ratio_jackknife
 from headscope.statistics.multiple_testing import benjamini_hochberg
@@ -140,15 +140,15 @@ def _numbers(odd: float) -> tuple[xr.DataArray, Jackknife]:
 def test_a_short_document_that_decides_a_number_is_named() -> None:
     array, even = _numbers(odd=50.0)
     _, odd = _numbers(odd=900.0)
-    assert decided("null_share", array, [even]) == []
-    (said,) = decided("null_share", array, [odd])
+    assert driven_by_one("null_share", array, [even]) == []
+    (said,) = driven_by_one("null_share", array, [odd])
     assert said.startswith("In 1 of 2 numbers, one document is more than half of what null_share")
     assert "at layer 3, head 4" in said
     assert caution("null_share", array, odd, even, is_paired=True)
     assert caution("null_share", array, odd, odd, is_paired=True) == []  # it cancels
     assert len(caution("null_share", array, odd, odd, is_paired=False)) == 1
     alone = odd.mean((0, 1))
-    (said,) = decided("null_share_mean", array.mean(), [alone])
+    (said,) = driven_by_one("null_share_mean", array.mean(), [alone])
     assert "In 1 of 1 numbers" in said
 
 

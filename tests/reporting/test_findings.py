@@ -333,11 +333,11 @@ def test_a_change_that_one_document_decides_is_not_claimed_without_saying_so(
     (text,) = about_changes(subjects, differences)
     decided = changed.heads[-1]
     assert (decided.layer, decided.head) == (1, 2)
-    assert decided.decided > 0.9
+    assert decided.driven_share > 0.9
     assert len(changed.clear) == (0 if is_alone else 1)
     table = change_table(subjects, differences)
     assert table is not None
-    share = f"{decided.decided:.0%}".replace("%", "\u00a0%")
+    share = f"{decided.driven_share:.0%}".replace("%", "\u00a0%")
     assert [row[-1] for row in table["rows"]] == ([share] if is_alone else ["", share])
     if is_alone:
         start, end = "mean distance perhaps changed in one head of 8, most in L1 H2", "but"

@@ -185,6 +185,17 @@ def test_a_crash_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         hs.open(path)
 
 
+def test_a_module_beside_the_file_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path, "trace")
+    seal_as_stranger(path)
+    (tmp_path / "h5py.py").write_text("import os; os.abort()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", ".")])
+    assert isinstance(hs.open("trace.nc"), hs.Trace)
+
+
 def test_editions(tmp_path: Path) -> None:
     path = save(tmp_path, "trace")
     for number, message in ((2, "an earlier edition"), (99, "Install a newer headscope")):

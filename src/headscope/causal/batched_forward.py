@@ -217,8 +217,8 @@ class BatchedAblation:
     def alone(self, base: UneditedRun, heads: HeadSet, make_edit: MakeEdit) -> float:
         """Return the value after editing one set, in a plain pass without reuse."""
         edits = _edits([heads], make_edit, first_row=0)
-        tap = Attachment(edits=edits, returns_weights=False)
-        with torch.inference_mode(), self.model.attached(tap):
+        attachment = Attachment(edits=edits, returns_weights=False)
+        with torch.inference_mode(), self.model.attached(attachment):
             outputs, logits = self.text.run()
             return float(base.readout.read(outputs, logits)[0])
 
@@ -226,8 +226,8 @@ class BatchedAblation:
         """Return `row`: the values of sets, sorted by the layer of their first change."""
         n_rows = len(sets) + 1
         firsts = [min(layer for layer, _ in heads) for heads in sets]
-        tap = Attachment(edits=_edits(sets, make_edit, first_row=1), returns_weights=False)
-        with torch.inference_mode(), self.model.attached(tap), ExitStack() as stack:
+        attachment = Attachment(edits=_edits(sets, make_edit, first_row=1), returns_weights=False)
+        with torch.inference_mode(), self.model.attached(attachment), ExitStack() as stack:
             for number, module in self._layers.items():  # compute only the edited rows of each
                 active = 1 + sum(first <= number for first in firsts)
                 if number not in base.kept:

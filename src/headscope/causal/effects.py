@@ -50,7 +50,7 @@ from headscope.errors import HeadscopeError, InputError, MissingObjective, Unkno
 from headscope.model.edits import WatchOutputs
 from headscope.model.load import as_model, randomized
 from headscope.model.model import Model
-from headscope.model.objective import Scalar, frozen
+from headscope.model.objective import Scalar, frozen, require_gradients
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tap.sites import Site
 from headscope.model.tracing import decoder_start, encode_for
@@ -78,8 +78,8 @@ def estimate_effects(
                 product = kept.pop(site.layer)[0].double() * gradient[0].double()
                 by_layer[site.layer] = -product.sum((-1, -2)).cpu().numpy()
 
-        tap = Attachment(keep, on_gradient=multiply, returns_weights=False)
-        readout, value = _backward(text, make, tap)
+        attachment = Attachment(keep, on_gradient=multiply, returns_weights=False)
+        readout, value = _backward(text, make, attachment)
     else:
         readout, value, outputs, gradients = output_gradients(text, make, replacement.block)
         for layer, output in outputs.items():
@@ -109,12 +109,15 @@ def output_gradients(
         )
         for site in text.model.wiring.of_block(block)
     )
-    tap = Attachment(edits=edits, returns_weights=False)
-    return *_backward(text, make, tap), outputs, gradients
+    attachment = Attachment(edits=edits, returns_weights=False)
+    return *_backward(text, make, attachment), outputs, gradients
 
 
-def _backward(text: ForwardPass, make: MakeReadout, tap: Attachment) -> tuple[Readout, float]:
-    with torch.enable_grad(), text.model.attached(tap), frozen(text.model.module):
+def _backward(
+    text: ForwardPass, make: MakeReadout, attachment: Attachment
+) -> tuple[Readout, float]:
+    require_gradients(text.model)
+    with torch.enable_grad(), text.model.attached(attachment), frozen(text.model.module):
         outputs, logits = text.run()
         readout = make(outputs, None if logits is None else logits.detach())
         if isinstance(readout, CosineShift):

@@ -349,4 +349,4 @@ class SentencesFigure(Common):
 
 
 Chart = Figure | SentencesFigure
-"""Figures that matplotlib draws; reports do not have sentences."""
+"""All charts. matplotlib draws all but matrices and tables; reports do not have sentences."""

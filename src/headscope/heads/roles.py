@@ -347,7 +347,7 @@ _PLURAL = {"pronoun": "pronouns", "proper": "names", "nominal": "nouns"}
 def name_heads(
     result: Result, thresholds: RoleThresholds | None = None, probes: Probes | None = None
 ) -> xr.DataArray:
-    """Return one name for each head over a corpus, `layer head`; the result needs `SURFACE`.
+    """Return one name for each head over a corpus, `layer head`; the result needs `ROLE_VARIABLES`.
 
     A name that a probe gives comes first, because it is more specific; then the name of the role,
     or `NO_ROLE`. See `headscope.map_heads` for `probes`.

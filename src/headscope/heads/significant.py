@@ -16,8 +16,8 @@ from headscope.results.result import Result, check_labels
 from headscope.run.compare import (
     Labeled,
     caution,
-    decided,
     dominated,
+    driven_by_one,
     is_of_same_documents,
     labeled_jackknives,
 )
@@ -144,7 +144,7 @@ def significant_heads(
         compared, rival = labeled.jackknife, f"{against:g}"
         p = p_above(compared, float(against))
     bounds = interval(labeled.jackknife).bounds
-    said = [*dominated(name, [labeled.jackknife]), *decided(name, labeled.array, [compared])]
+    said = [*dominated(name, [labeled.jackknife]), *driven_by_one(name, labeled.array, [compared])]
     return _listed(f"{called} above {rival}", labeled.array, bounds, p, level, said)
 
 

@@ -258,9 +258,9 @@ def backward(
     model: Model, loss_inputs: LossInputs, on_gradient: Callable[[Site, Tensor], None]
 ) -> float:
     """Run forward and backward, pass on each layer's ∂L/∂a, last layer first; return the loss."""
-    tap = Attachment(on_gradient=on_gradient, returns_weights=False)
+    attachment = Attachment(on_gradient=on_gradient, returns_weights=False)
     require_gradients(model)
-    with torch.enable_grad(), model.attached(tap), frozen(model.module):
+    with torch.enable_grad(), model.attached(attachment), frozen(model.module):
         loss = loss_of(model.module(**model.to_device(loss_inputs.inputs)), loss_inputs)
         loss.backward()
     return loss.item()
@@ -293,9 +293,9 @@ def with_loss(
         for reader in readers:
             reader(attention)
 
-    tap = Attachment(reader=keep, on_gradient=read_gradient, returns_weights=False)
+    attachment = Attachment(reader=keep, on_gradient=read_gradient, returns_weights=False)
     require_gradients(model)
-    with torch.enable_grad(), model.attached(tap), frozen(model.module):
+    with torch.enable_grad(), model.attached(attachment), frozen(model.module):
         losses = measure_losses(model.module(**model.to_device(inputs)), labels, scalar)
 
         def run(reader: LayerReader) -> None:

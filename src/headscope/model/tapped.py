@@ -171,14 +171,14 @@ class TappedModule:
         **options: object,
     ) -> ModelOutput:
         """Run one forward pass without gradients; `reader` gets each layer's attention in turn."""
-        to_device = self.to_device(inputs)
+        moved = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
-            to_device = uncached(self.module) | to_device
+            moved = uncached(self.module) | moved
         with (
             torch.inference_mode(),
-            self.tapped(reader, scores=scores, returns_weights=False, inputs=to_device),
+            self.tapped(reader, scores=scores, returns_weights=False, inputs=moved),
         ):
-            outputs: ModelOutput = self.module(**to_device | options)
+            outputs: ModelOutput = self.module(**moved | options)
             return outputs
 
     def read(self, inputs: Mapping[str, object], reader: LayerReader) -> None:
@@ -194,13 +194,13 @@ class TappedModule:
             self.run(inputs, reader)
             return
         attachment = Attachment(reader=reader, returns_weights=False, stops=True)
-        to_device = self.to_device(inputs)
+        moved = self.to_device(inputs)
         with (
             contextlib.suppress(AllRead),
             torch.inference_mode(),
-            self.attached(attachment, to_device),
+            self.attached(attachment, moved),
         ):
-            self.module(**(uncached(self.module) if stops == "uncached" else {}) | to_device)
+            self.module(**(uncached(self.module) if stops == "uncached" else {}) | moved)
 
     def to_device(self, inputs: Mapping[str, object]) -> dict[str, object]:
         """Move inputs to the model's device."""

@@ -188,7 +188,7 @@ def save_page(
     """Write one HTML file that shows what every head does, and opens without a network.
 
         hs.save_page([one, (two, three)], "page.html", story=[
-            ("Rests on the first word.", {"layer": 3, "head": 0}),
+            ("An attention sink: the first token.", {"layer": 3, "head": 0}),
             ("Two readings of one sentence.", {"example": 1, "layer": 9, "head": 3, "word": 8}),
         ])
 

@@ -54,9 +54,8 @@ class Change:
     after: float
     by: ValueText
     p_adjusted: float
-    decided: float = 0.0
-    """The share of one document in what the difference varies by, where that decides it; else 0.
-    Of such a head other documents may say otherwise."""
+    driven_share: float = 0.0
+    """Share of the variance that is due to one document, if that drives the value; else 0."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Changed:
     @property
     def clear(self) -> tuple[Change, ...]:
         """Changes that are not driven by one document."""
-        return tuple(change for change in self.heads if not change.decided)
+        return tuple(change for change in self.heads if not change.driven_share)
 
 
 def changes_of(
@@ -101,7 +100,7 @@ def _changed_heads(
     alone = here[f"{name}_p"].transpose("layer", "head")
     # Over the heads that the sentence counts, not over the other labels of the variable too.
     adjusted = alone.copy(data=benjamini_hochberg(alone.values))
-    shares = _decided(subjects[left], subjects[right], name, labels)
+    shares = _driven_shares(subjects[left], subjects[right], name, labels)
     changes = []
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted.values < ALPHA)
@@ -113,11 +112,11 @@ def _changed_heads(
         p = float(adjusted[i, j])
         share = 0.0 if shares is None else float(shares[i, j])
         changes.append(Change(name, at["layer"], at["head"], before, after, by, p, share))
-    changes.sort(key=lambda change: (change.decided > 0, -abs(change.by.value)))
+    changes.sort(key=lambda change: (change.driven_share > 0, -abs(change.by.value)))
     return int(np.isfinite(adjusted.values).sum()), tuple(changes)
 
 
-def _decided(
+def _driven_shares(
     left: ModelResults, right: ModelResults, name: str, labels: Mapping[str, str]
 ) -> np.ndarray | None:
     """`layer head`: the share of the document that decides a difference; 0 where none does."""
@@ -309,7 +308,9 @@ def change_table(subjects: Sequence[ModelResults], differences: Differences) -> 
                     cell(ValueText(change.after), share=share),
                     cell(change.by, share=share),
                     p_shown(change.p_adjusted),
-                    f"{change.decided:.0%}".replace("%", f"{SPACE}%") if change.decided else "",
+                    f"{change.driven_share:.0%}".replace("%", f"{SPACE}%")
+                    if change.driven_share
+                    else "",
                 ]
                 for change in changed.heads[:MAX]
             )

@@ -131,7 +131,11 @@ def _objects(path: Path, root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5
         for key in group:
             name = f"{prefix}{key}"
             if len(key) > MAX_NAME_LENGTH or name.count("/") >= MAX_LEVELS:
-                raise _refusal(path, name, "groups nested deeper or named longer")
+                raise _refusal(
+                    path,
+                    name,
+                    f"a name over {MAX_NAME_LENGTH} characters or {MAX_LEVELS} levels",
+                )
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _refusal(path, name, "a link to somewhere else")
             item = group[key]
@@ -206,7 +210,7 @@ def read_in_child(path: Path) -> dict[str, RawGroup]:
     """
     size = path.stat().st_size
     seconds = MAX_CPU_SECONDS + size // BYTES_PER_SECOND
-    command = [sys.executable, "-m", __name__, str(path), str(seconds)]
+    command = [sys.executable, "-P", "-m", __name__, str(path), str(seconds)]  # not from here
     command.append(str(MAX_CHILD_BYTES + BYTES_PER_BYTE * size))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:

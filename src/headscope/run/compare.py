@@ -98,7 +98,7 @@ def caution(
 ) -> list[str]:
     """Return warnings on documents that dominate or drive the difference of two sides."""
     compared = [left - right] if is_paired else [left, right]
-    return [*dominated(name, (left, right)), *decided(name, array, compared)]
+    return [*dominated(name, (left, right)), *driven_by_one(name, array, compared)]
 
 
 def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
@@ -112,7 +112,7 @@ def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
     ]
 
 
-def decided(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> list[str]:
+def driven_by_one(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> list[str]:
     """Return a warning if one document drives numbers, however short the document is.
 
     `array` has the axes of the numbers; `compared` are the jackknives that make up the error: a

@@ -224,7 +224,7 @@ def read_reductions(
     """Compute several reductions of a layer."""
     results: dict[Reduction, Small] = {}
     for kind in dict.fromkeys(type(reduction) for reduction in reductions):
-        results |= kind.read_all(layer_data, [d for d in reductions if type(d) is kind])
+        results |= kind.read_all(layer_data, [each for each in reductions if type(each) is kind])
     return results
 
 
@@ -281,7 +281,7 @@ def can_compile(layer_data: LayerData) -> bool:
     """
     if not layer_data.batch.is_compiled:
         return False
-    _need_numba()
+    _require_numba()
     return layer_data.dtype == torch.float32 and layer_data.device.type == "cpu"
 
 
@@ -291,7 +291,7 @@ def load_loops() -> None:
     Call this before the first batch. Memory that numba allocates later fragments the memory of
     batches.
     """
-    _need_numba()
+    _require_numba()
     from headscope.metrics.core.compiled import best_words, region_sums
 
     weights, counted = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
@@ -299,6 +299,6 @@ def load_loops() -> None:
     best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 
-def _need_numba() -> None:
+def _require_numba() -> None:
     if not has_numba():
         raise MissingExtra.of("numba", "heads", "This run, planned with compiled loops,")

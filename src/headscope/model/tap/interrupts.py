@@ -2,13 +2,15 @@
 
 Python raises KeyboardInterrupt between any two instructions of the main thread, also inside the
 code that sets or removes hooks. While something is attached, our handler looks where an interrupt
-came. In functions marked `held`, and in contextlib on the way into and out of them, it waits. It is
-delivered at the next attention call, or once everything is restored.
+came. In functions marked `held`, and in contextlib on the way into and out of any context of
+`headscope.model`, it waits. It is delivered at the next attention call, or once everything is
+restored.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -21,7 +23,7 @@ from typing import TypeVar
 Function = TypeVar("Function", bound=Callable[..., object])
 
 _HELD: set[CodeType] = set()
-_MODEL = str(Path(__file__).parents[1])
+_MODEL = str(Path(__file__).parents[1]) + os.sep
 
 
 class _Pending:
