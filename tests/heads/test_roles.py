@@ -83,6 +83,15 @@ def test_after_an_earlier_equal_token() -> None:
     assert roles["queries"].item() == 4
 
 
+def test_a_previous_token_head_on_a_list_is_no_induction_head() -> None:
+    """In A B A the previous token follows an equal one."""
+    tokens = [token for fruit in "abcdefgh" for token in (fruit, ",")]
+    weights = np.eye(16, k=-1)
+    weights[0, 0] = 1.0
+    roles = Trace.from_arrays(weights[None, None], tokens, is_causal=True).roles()
+    assert roles["role"].item() == "previous_token"
+
+
 def test_the_first_key_counts_for_no_content_role() -> None:
     trace = Trace.from_arrays(np.full((1, 1, 4, 4), 0.25), ["the", "cat", "the", "cat"])
     places = role_places(trace.main)

@@ -57,7 +57,7 @@ def ratios(case: Case, layer: int, head: int, names: tuple[str, ...]) -> dict[An
         if case.special[i]:
             continue
         before = [j for j in range(i) if not case.special[j] and case.tokens[j] == case.tokens[i]]
-        after = [j + 1 for j in before if j + 1 < i and not case.special[j + 1]]
+        after = [j + 1 for j in before if j + 1 < i - 1 and not case.special[j + 1]]
         if before:
             add("duplicate_token", math.fsum(a[i, j] for j in before), mass)
         if after:

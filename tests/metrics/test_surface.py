@@ -92,10 +92,16 @@ def test_entropies_by_hand() -> None:
 
 def test_repeats_by_hand() -> None:
     data = by_hand()
-    # The second "a" (query 3) looks at the first with 0.4, at what followed it with 0.3.
+    # The second "a" (query 3) looks at the first with 0.4. What followed that is the previous token.
     assert float(data["duplicate_token"]) == pytest.approx(0.4)
-    assert float(data["induction"]) == pytest.approx(0.3)
-    assert int(data["induction_count"]) == 1
+    assert np.isnan(float(data["induction"]))
+    assert int(data["induction_count"]) == 0
+    rows = np.eye(4)
+    rows[3] = [0.4, 0.3, 0.2, 0.1]
+    trace = Trace.from_arrays(rows[None, None], ["a", "b", "c", "a"])
+    data = measure(trace, ["induction", "duplicate_token"]).dataset
+    assert data["induction"].item() == pytest.approx(0.3)
+    assert data["induction_count"].item() == 1
 
 
 def test_sinks_by_hand() -> None:

@@ -281,13 +281,15 @@ def _duplicates(tokens: Tokens, stops: np.ndarray) -> np.ndarray:
 
 
 def _after_duplicate(tokens: Tokens) -> np.ndarray:
-    """`query key`: the token after an earlier copy of the query's token."""
+    """`query key`: the token after an earlier copy of the query's token, unless it is the previous
+    token: in A B A it follows a copy whatever the head does.
+    """
     kinds = _kinds(tokens.tokens)
     kinds[np.array(tokens.special, dtype=bool)] = -1
     earlier = np.tril(np.equal.outer(kinds, kinds) & (kinds >= 0)[:, None], -1)
     after: np.ndarray = np.zeros_like(earlier)
     after[:, 1:] = earlier[:, :-1]
-    return np.tril(after, -1)
+    return np.tril(after, -2)
 
 
 def _shares(weights: np.ndarray, places: list[np.ndarray]) -> np.ndarray:

@@ -69,8 +69,9 @@ class DuplicateToken(_RepeatShare):
 class Induction(_RepeatShare):
     """Share of attention from a repeated token to the token after its earlier occurrence.
 
-    Σ a[i, j+1]·1(j + 1 < i, token j = token i) / Σ a[i,j] over the queries i that have such a key.
-    A head that scores high completes A B … A with B.
+    Σ a[i, j+1]·1(j + 1 < i − 1, token j = token i) / Σ a[i,j] over the queries i that have such a
+    key. A head that scores high completes A B … A with B. The previous token does not count: in
+    A B A it follows an equal token, so every previous-token head would score.
 
     Olsson et al. 2022, "In-context Learning and Induction Heads" (prefix matching).
     """
@@ -79,7 +80,7 @@ class Induction(_RepeatShare):
     title = "To what followed the same token"
     short_title = "Induction"
     equation = (
-        r"\frac{\sum_{i,j} a_{i,j+1} \cdot \mathbb{1}[\text{token}(j) = "
+        r"\frac{\sum_{i,j} a_{i,j+1} \cdot \mathbb{1}[j + 1 < i - 1, \text{token}(j) = "
         r"\text{token}(i)]}{\sum_{i,j} a_{ij}}"
     )
     paper = "Olsson et al. 2022, prefix-matching score (arXiv 2209.11895)"
@@ -98,5 +99,5 @@ def _forms(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     real = torch.from_numpy(tokens.mask & ~tokens.special & (tokens.ids is not None))
     same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
     after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :]
-    pairs = torch.stack((same.tril(-1), after.tril(-1)), dim=-1).to(layer_data.device)
+    pairs = torch.stack((same.tril(-1), after.tril(-2)), dim=-1).to(layer_data.device)
     return pairs.to(layer_data.dtype).flatten(1, 2), pairs.any(2).double()
