@@ -280,3 +280,20 @@ def test_the_sink_is_not_overwritten(smollm2: Model) -> None:
         smollm2, text, " Mary", " John", ablation="mean", reference=reference, heads=[(0, 0)]
     )
     assert abs(float(found.sel(layer=0, head=0))) < 0.7
+
+
+def test_a_mean_reaches_the_position_that_a_classifier_reads() -> None:
+    """[CLS] is the first position: kept, no head of the last layer would have an effect."""
+    model = tiny_classifier()
+    found = effects(model, TEXT, ablation="mean", reference=["the dog sat", "a cat ran"])
+    assert found.attrs["kept"] == "nothing"
+    assert (abs(found.isel(layer=-1)) > 0).all()
+    estimate = effects(
+        model, TEXT, ablation="mean", reference=["the dog sat", "a cat ran"], method="gradient"
+    )
+    assert (abs(estimate.isel(layer=-1)) > 0).all()
+
+
+def test_a_mean_keeps_the_sink_of_a_causal_model(tiny_llama: Model) -> None:
+    found = effects(tiny_llama, TEXT, "t", "a", ablation="mean", reference=["the dog sat"])
+    assert found.attrs["kept"] == "first position"

@@ -92,7 +92,7 @@ def test_entropies_by_hand() -> None:
 
 def test_repeats_by_hand() -> None:
     data = by_hand()
-    # The second "a" (query 3) looks at the first with 0.4. What followed that is the previous token.
+    # The second "a" (query 3) looks at the first with 0.4. What followed is the previous token.
     assert float(data["duplicate_token"]) == pytest.approx(0.4)
     assert np.isnan(float(data["induction"]))
     assert int(data["induction_count"]) == 0

@@ -124,30 +124,47 @@ ABLATIONS: tuple[AblationKind, ...] = ("zero", "mean")
 class Replacement:
     """Replacement of ablated heads: zero, or their mean over a corpus.
 
-    Means exclude the first position of each document, and the first position of the text keeps
-    its output. It is an attention sink, which a mean over other positions would overwrite.
+    In causal attention the first position is an attention sink, which a mean over other positions
+    would overwrite: means leave it out, and it keeps its output.
     """
 
     block: BlockName
     means: Mapping[int, Tensor] | None = None
     """By layer, `head neuron`; None for zero."""
+    keeps_first: bool = False
+    """True if the first position keeps its output. Not if the answer is read there."""
 
     def edit(self, layer: int, rows: Sequence[int], sets: Sequence[HeadSet]) -> Edit:
         """Return the edit of one layer: replace the heads of each row."""
         repeated = [row for row, heads in zip(rows, sets, strict=True) for _ in heads]
         index = torch.tensor(repeated)
         heads = torch.tensor([head for members in sets for _, head in members])
-        site = {"layer": layer, "head": int(heads[0]), "block": self.block}
+        first = int(heads[0])
         if self.means is None:
-            return AblateRows(rows=index, heads=heads, **site)  # type: ignore[arg-type]
-        values = self.means[layer][heads][:, None]
-        return ReplaceRows(rows=index, heads=heads, values=values, keeps_first=True, **site)  # type: ignore[arg-type]
+            return AblateRows(layer=layer, head=first, block=self.block, rows=index, heads=heads)
+        return ReplaceRows(
+            layer=layer,
+            head=first,
+            block=self.block,
+            rows=index,
+            heads=heads,
+            values=self.means[layer][heads][:, None],
+            keeps_first=self.keeps_first,
+        )
 
 
 def make_replacement(
-    model: Model, ablation: str, reference: Corpus | Readable | None, block: BlockName
+    model: Model,
+    ablation: str,
+    reference: Corpus | Readable | None,
+    block: BlockName,
+    *,
+    reads_first: bool = False,
 ) -> Replacement:
-    """Return the replacement for the arguments of `effects`."""
+    """Return the replacement for the arguments of `effects`.
+
+    `reads_first` says that the answer is read at the first position.
+    """
     if ablation not in ABLATIONS:
         raise UnknownName.of("ablation", ablation, ABLATIONS)
     if ablation == "zero":
@@ -159,11 +176,13 @@ def make_replacement(
             "ablation='mean' needs texts to take each head's mean over: reference=hs.read(…), "
             "or a list of texts like the one you ask about."
         )
-    return Replacement(block, mean_outputs(model, as_corpus(reference), block))
+    keeps_first = block in model.wiring.causal_blocks and not reads_first
+    means = mean_outputs(model, as_corpus(reference), block, first=int(keeps_first))
+    return Replacement(block, means, keeps_first)
 
 
-def mean_outputs(model: Model, corpus: Corpus, block: BlockName) -> dict[int, Tensor]:
-    """Return `head neuron` by layer: mean outputs over all positions but the first."""
+def mean_outputs(model: Model, corpus: Corpus, block: BlockName, first: int) -> dict[int, Tensor]:
+    """Return `head neuron` by layer: mean outputs over the positions from `first` on."""
     sums: dict[int, Tensor] = {}
     counts: dict[int, int] = {}
 
@@ -175,7 +194,7 @@ def mean_outputs(model: Model, corpus: Corpus, block: BlockName) -> dict[int, Te
                 f"The tap does not see the head outputs of {model.info.family}. Use "
                 "ablation='zero'."
             )
-        rest = attention.outputs[0, :, 1:].double()
+        rest = attention.outputs[0, :, first:].double()
         layer = attention.layer
         sums[layer] = rest.sum(1).cpu() + sums.get(layer, 0.0)
         counts[layer] = counts.get(layer, 0) + rest.shape[1]

@@ -84,7 +84,8 @@ def estimate_effects(
         readout, value, outputs, gradients = output_gradients(text, make, replacement.block)
         for layer, output in outputs.items():
             change = replacement.means[layer][:, None].to(output) - output
-            change[:, 0] = 0  # the first position is kept
+            if replacement.keeps_first:
+                change[:, 0] = 0
             by_layer[layer] = (change * gradients[layer]).sum((-1, -2)).double().cpu().numpy()
     sums = np.array([sum(by_layer[layer][head] for layer, head in heads) for heads in sets])
     return readout, value, sums
@@ -181,8 +182,8 @@ def effects(
         foil: answer to subtract; by default the next prediction, False for none.
         position: position of the prediction: by default the last token, or the last mask.
         measure: `logit` (the difference of target and foil) or `logprob` (of the target).
-        ablation: `zero`, or `mean` over `reference`. A mean keeps the first position of the
-            text, which is an attention sink.
+        ablation: `zero`, or `mean` over `reference`. In causal models a mean keeps the first
+            position, an attention sink (attribute `kept`).
         reference: texts similar to `text`.
         method: `exact`, or `gradient`: a first-order estimate of all heads in one backward pass.
             It ranks well (r .75 to .94), and misses single heads by factors.
@@ -218,11 +219,17 @@ def effects(
     sets = head_sets(model, heads, chosen_block)
     means_over = None if reference is None else as_corpus(reference)
     make_model_replacement = partial(
-        make_replacement, ablation=ablation, reference=means_over, block=chosen_block
+        make_replacement,
+        ablation=ablation,
+        reference=means_over,
+        block=chosen_block,
+        reads_first=pooling == "first",
     )
     options: dict[str, str | int | float] = {"ablation": ablation, "method": method}
     if means_over is not None:
         options["reference"] = means_over.name
+        keeps_first = chosen_block in model.wiring.causal_blocks and pooling != "first"
+        options["kept"] = "first position" if keeps_first else "nothing"
     if model.module.dtype != torch.float32:
         options["dtype"] = str(model.module.dtype).removeprefix("torch.")
     if isinstance(text, Corpus):
