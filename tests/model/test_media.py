@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -317,3 +320,77 @@ def test_images_of_numbers_are_refused_and_photos_stand_upright(tmp_path: Path) 
     exif[0x0112] = 6  # turned by a quarter
     photo.save(tmp_path / "photo.png", exif=exif)
     assert read_image(tmp_path / "photo.png").size == (4, 6)
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG file of these sizes that has almost no pixels."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(name + content)
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(99)))
+
+
+@pytest.mark.parametrize("side", [10_001, 12_000, 30_000, 2**31 - 1])
+def test_images_are_bounded_by_their_headers(tmp_path: Path, side: int) -> None:
+    (path := tmp_path / "large.png").write_bytes(png_header(side, side))
+    started = time.process_time()
+    with pytest.raises(InputError, match=f"{side**2:,} pixels; at most 100,000,000 are read"):
+        read_image(path)
+    assert time.process_time() - started < 1
+
+
+def test_arrays_are_bounded_as_files_are() -> None:
+    pixels = np.broadcast_to(np.uint8(0), (30_000, 30_000, 3))
+    with pytest.raises(InputError, match="30,000 × 30,000"):
+        read_image(pixels)
+    samples = np.broadcast_to(np.float32(0), (16_000 * 3600,))
+    for audio in (samples, (samples[: 8000 * 3600], 8000)):
+        with pytest.raises(InputError, match=r"60 minutes long .* at most 30 minutes are read"):
+            read_sound(audio, 16_000)
+    with pytest.raises(InputError, match="1,000,000,000 samples a second"):
+        read_sound((np.zeros(9), 10**9), 16_000)
+
+
+@pytest.mark.parametrize("kind", ["gif", "png", "tiff", "webp"])
+def test_files_of_several_frames_are_refused(tmp_path: Path, kind: str) -> None:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "green", "blue")]
+    frames[0].save(path := tmp_path / f"a.{kind}", save_all=True, append_images=frames[1:])
+    with pytest.raises(InputError, match="several frames"):
+        read_image(path)
+    frames[0].save(path)
+    assert read_image(path).size == (8, 8)
+
+
+def wav_header(rate: int, n_bytes: int, chunks: bytes = b"") -> bytes:
+    """A WAV file that declares this much, with eight bytes of sound."""
+    form = struct.pack("<HHIIHH", 1, 1, rate, 2 * rate & 0xFFFFFFFF, 2, 16)
+    start = b"RIFF" + struct.pack("<I", 0xFFFFFFFF) + b"WAVE" + chunks
+    return (
+        start
+        + b"fmt "
+        + struct.pack("<I", 16)
+        + form
+        + struct.pack("<4sI", b"data", n_bytes)
+        + bytes(8)
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (wav_header(16_000, 16_000 * 2 * 3600 * 5), "300 minutes long"),
+        (wav_header(8_000, 0xFFFFFFFE), "at most 30 minutes"),
+        (wav_header(4_000_000_000, 8), "4,000,000,000 samples a second; at most 768,000"),
+        (wav_header(16_000, 8, b"JUNK\0\0\0\0" * 5000), "has 1000 chunks before its samples"),
+        (b"fLaC" + bytes(38), "cannot be read as a WAV file"),
+        (b"RIFF", "cannot be read as a WAV file"),
+        (b"", "cannot be read as a WAV file"),
+    ],
+)
+def test_recordings_are_bounded_by_their_headers(tmp_path: Path, content: bytes, said: str) -> None:
+    (path := tmp_path / "long.wav").write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        read_sound(path, 16_000)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -175,6 +177,35 @@ def test_an_untapped_run_in_another_thread_is_neither_read_nor_edited(model: Mod
         thread.join()
     assert not seen
     assert torch.equal(found[0], expected)
+
+
+def test_an_unpickled_edit_acts_in_every_thread(model: Model) -> None:
+    inputs = inputs_of(model)
+    with model.edit(hs.ablate(0, 1)), torch.no_grad():
+        expected = model.module(**inputs).logits
+        copied = pickle.loads(pickle.dumps(model))
+    found: list[Tensor] = []
+
+    def bystander() -> None:
+        with torch.no_grad():
+            found.append(copied.module(**inputs).logits)
+
+    thread = threading.Thread(target=bystander)
+    thread.start()
+    thread.join()
+    assert torch.equal(found[0], expected)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_a_module_is_not_copied_within_an_edit(
+    model: Model, copied: Callable[[nn.Module], object]
+) -> None:
+    with (
+        model.edit(hs.ablate(0, 1)),
+        pytest.raises(InputError, match="a copy would keep its hooks"),
+    ):
+        copied(model.module)
+    copy.deepcopy(model.module)
 
 
 @pytest.mark.parametrize("left", [True, False], ids=["left-padded", "right-padded"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import h5py
@@ -10,9 +12,9 @@ import pytest
 import xarray as xr
 
 import headscope as hs
-from headscope.errors import FileFormatError
+from headscope.errors import FileFormatError, HeadscopeError
 from headscope.results import hdf5
-from headscope.results.hdf5 import MIN_CHECKED_EXPANSION
+from headscope.results.hdf5 import MIN_CHECKED_EXPANSION, check_library
 from headscope.results.netcdf import decode_groups, save_groups
 from tests.results.sealing import seal_as_stranger
 
@@ -123,3 +125,12 @@ def test_one_long_text_does_not_make_all_texts_long(tmp_path: Path) -> None:
     assert loaded["texts"].dtype == object
     assert list(loaded["texts"].values) == list(texts)
     assert loaded["few"].dtype.kind == "U"
+
+
+def test_an_old_hdf5_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_library((1, 14, 2))
+    check_library((2, 0, 0))
+    monkeypatch.setattr(h5py.version, "hdf5_version_tuple", (1, 12, 1))
+    monkeypatch.delitem(sys.modules, "headscope.results.hdf5")
+    with pytest.raises(HeadscopeError, match=r"HDF5 1\.12\.1.*at least 1\.14\.2 is needed"):
+        importlib.import_module("headscope.results.hdf5")

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headscope.errors import FileFormatError, HeadscopeError, InputError
-from headscope.text.document import Document, Mention
+from headscope.text.document import Document, Mention, Unit
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
 from headscope.text.readers.read import read
 from headscope.text.readers.reader import LONGEST_LINE
@@ -110,6 +111,90 @@ def test_a_bomb_is_refused(tmp_path: Path, line_end: bytes) -> None:
     packed = tmp_path / "b.txt.gz"
     packed.write_bytes(gzip.compress(b"A sentence of text.\n" * 1000, mtime=0))
     assert len(list(read(packed))) == 1000
+
+
+@pytest.mark.parametrize("line", [b"x\n", b"\n", b"{}\n"])
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".conllu"])
+def test_a_bomb_of_short_lines_is_refused_soon(tmp_path: Path, suffix: str, line: bytes) -> None:
+    path = tmp_path / f"a{suffix}.gz"
+    path.write_bytes(gzip.compress(line * 8_000_000, 1, mtime=0))
+    started = time.process_time()
+    with pytest.raises(FileFormatError, match=r"more than 4 lines a byte.* in 100,001 lines"):
+        list(read(path, on_error="skip"))
+    assert time.process_time() - started < 6
+
+
+def test_short_lines_that_are_text_are_read(tmp_path: Path) -> None:
+    digits = "".join(
+        f"{number}\n" for number in np.random.default_rng(0).integers(10, size=120_000)
+    )
+    (path := tmp_path / "a.txt.gz").write_bytes(gzip.compress(digits.encode(), mtime=0))
+    assert sum(1 for _ in read(path)) == 120_000
+
+
+MEGABYTE = 1_000_000
+DEGENERATE = {
+    "dots": ".",
+    "quotes": '"',
+    "brackets": "(",
+    "apostrophes": "'",
+    "digits": "7",
+    "one word": "a",
+    "emoji": "😀",
+    "joined emoji": "👩\u200d",
+    "marks": "\u0301",
+    "mixed": ".\"(a'7😀 ",
+    "spaces": " ",
+}
+
+
+@pytest.mark.parametrize("unit", ["sentence", "document"])
+@pytest.mark.parametrize("what", DEGENERATE)
+def test_a_megabyte_of_one_sign(tmp_path: Path, what: str, unit: Unit) -> None:
+    """One CPU second on an idle machine; the least of two readings on a busy one."""
+    sign = DEGENERATE[what]
+    path = tmp_path / "a.txt"
+    path.write_text("x " + sign * (MEGABYTE // len(sign.encode())), encoding="utf-8")
+    readings = []
+    for _ in range(2):
+        started = time.process_time()
+        assert len(list(read(path, unit=unit))) >= 1
+        readings.append(time.process_time() - started)
+    assert min(readings) < 2
+
+
+def many_meta(n: int) -> str:
+    ranges = [[i, i + 1] for i in range(n)]
+    meta = {f"k{i}": "v" for i in range(n)}
+    return json.dumps({"words": ["a"] * n, "sentences": ranges, "meta": meta})
+
+
+MANY_DOCUMENTS = {
+    "lines": (".txt", "x\n" * 50_000),
+    "sentences": (".txt", ". " * 50_000),
+    "ideographic sentences": (".txt", "東。" * 50_000),
+    "paragraphs": (".txt", "a\n\n" * 50_000),
+    "records": (".jsonl", '{"text":"a"}\n' * 50_000),
+    "facts of each sentence": (".jsonl", many_meta(20_000)),
+}
+
+
+@pytest.mark.parametrize("what", MANY_DOCUMENTS)
+def test_a_document_costs_microseconds(tmp_path: Path, what: str) -> None:
+    suffix, content = MANY_DOCUMENTS[what]
+    (path := tmp_path / f"a{suffix}").write_text(content, encoding="utf-8")
+    started = time.process_time()
+    n = sum(1 for _ in read(path, unit="sentence"))
+    assert (time.process_time() - started) / n < 25e-6
+
+
+def test_an_id_that_every_sentence_would_repeat(tmp_path: Path) -> None:
+    (path := tmp_path / "a.jsonl").write_text(
+        json.dumps({"text": "A. B.", "id": "x" * 500_000}), encoding="utf-8"
+    )
+    with pytest.raises(FileFormatError, match=r"500,000 characters: .* At most 4,096") as caught:
+        list(read(path))
+    assert len(str(caught.value)) < 600
 
 
 def nested(n: int) -> list[Bracket]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
+import struct
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -24,6 +27,14 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 MAX_CHANNELS = 8
+MAX_PIXELS = 100_000_000
+"""Maximum pixels of an image, by its header: 100 megapixels are 300 MB as RGB."""
+MAX_SECONDS = 1800
+"""Maximum length of a recording."""
+MAX_RATE = 768_000
+"""Maximum samples a second of a recording."""
+MAX_CHUNKS = 1000
+"""Maximum chunks of a WAV file before its samples."""
 SOUND = "a recording: the name of a WAV file, samples, or (samples, rate)"
 
 
@@ -34,9 +45,16 @@ def read_image(image: object) -> Image.Image:
     if isinstance(image, str | os.PathLike):
         path = _file(image, "an image")
         try:
-            with Image.open(path) as opened:
-                return _in_colors(opened)
-        except (UnidentifiedImageError, OSError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", Image.DecompressionBombWarning
+                )  # our limit is lower
+                with Image.open(path) as opened:  # reads the header alone
+                    return _in_colors(opened)
+        except Image.DecompressionBombError as error:
+            number = re.search(r"\d+", str(error))
+            raise _too_large(path.name, int(number[0]) if number else 0) from None
+        except (UnidentifiedImageError, OSError, SyntaxError, struct.error) as error:
             raise InputError(f"{path.name!r} cannot be read as an image: {error}") from None
     pixels = _array(image, "an image: a file's name, a Pillow image or an array")
     is_image = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
@@ -45,6 +63,7 @@ def read_image(image: object) -> Image.Image:
             f"An image as an array should be (row, column), or (row, column, color) with 3 or 4 "
             f"colors, not {pixels.shape}."
         )
+    _check_pixels(pixels.shape[1], pixels.shape[0])
     if pixels.dtype != np.uint8:
         low, high = float(pixels.min()), float(pixels.max())
         if not np.issubdtype(pixels.dtype, np.floating) or not 0 <= low <= high <= 1:
@@ -56,10 +75,29 @@ def read_image(image: object) -> Image.Image:
     return Image.fromarray(pixels).convert("RGB")
 
 
+def _check_pixels(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise _too_large(f"{width:,} × {height:,}", width * height)
+
+
+def _too_large(image: str, pixels: int) -> InputError:
+    return InputError(
+        f"The image ({image}) has {pixels:,} pixels; at most {MAX_PIXELS:,} are read. Scale it "
+        "down: models see some hundred pixels a side."
+    )
+
+
 def _in_colors(image: Image.Image) -> Image.Image:
     """Rotate the image upright by its EXIF data and convert it to RGB bytes."""
     if not image.width or not image.height:
         raise InputError(f"The image has no pixels: it is {image.width} × {image.height}.")
+    _check_pixels(image.width, image.height)
+    # An MPO is a photo with previews after it.
+    if getattr(image, "is_animated", False) and image.format != "MPO":
+        raise InputError(
+            f"The image has several frames (animated or multi-page {image.format}). Save "
+            "the frame to trace as a file of its own, or give it as an array."
+        )
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
         raise InputError(
             f"The image has one channel of numbers (Pillow's mode {image.mode!r}), not of bytes. "
@@ -80,8 +118,9 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
 
         path = _file(audio, "a recording")
         try:
+            _check_wav(path)
             recorded_rate, samples = wavfile.read(path)
-        except ValueError as error:
+        except (ValueError, struct.error, EOFError) as error:
             raise InputError(
                 f"{path.name!r} cannot be read as a WAV file: {error} Convert it (ffmpeg -i "
                 f"FILE out.wav), or give its samples: audio=(samples, rate)."
@@ -95,6 +134,7 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
             )
     else:
         samples = _array(audio, SOUND)
+    _check_length(len(samples) if samples.ndim else 0, int(recorded_rate))
     if samples.ndim == 2 and 1 <= samples.shape[1] <= MAX_CHANNELS:
         samples = _floats(samples).mean(axis=1)
     if samples.ndim != 1 or not samples.size:
@@ -113,6 +153,44 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
     common = math.gcd(int(recorded_rate), rate)
     resampled = resample_poly(mono, rate // common, int(recorded_rate) // common)
     return np.asarray(resampled, dtype=np.float32)
+
+
+def _check_length(n_samples: int, rate: int) -> None:
+    """Raise InputError if a recording is too long, or its rate too high."""
+    if rate > MAX_RATE:
+        raise InputError(
+            f"The recording has {rate:,} samples a second; at most {MAX_RATE:,} are read. Check "
+            "its header, or resample it."
+        )
+    if n_samples > MAX_SECONDS * max(rate, 1):
+        raise InputError(
+            f"The recording is {n_samples / max(rate, 1) / 60:,.0f} minutes long ({n_samples:,} "
+            f"samples at {rate:,} a second); at most {MAX_SECONDS // 60} minutes are read. Cut it."
+        )
+
+
+def _check_wav(path: Path) -> None:
+    """Check the rate and length that a WAV file declares: scipy reserves memory for them."""
+    with path.open("rb") as file:
+        order: Literal["little", "big"] = "big" if file.read(4) == b"RIFX" else "little"
+        file.seek(12)
+        rate = sample_bytes = 0
+        for _ in range(MAX_CHUNKS):
+            name, size = file.read(4), int.from_bytes(file.read(4), order)
+            if name == b"fmt ":
+                content = file.read(min(size, 16))
+                rate = int.from_bytes(content[4:8], order)
+                sample_bytes = int.from_bytes(content[12:14], order)
+                size -= len(content)
+            elif name == b"data":
+                _check_length(size // max(sample_bytes, 1), rate)
+                return
+            elif len(name) < 4:
+                return  # scipy's error says what is missing
+            file.seek(size + size % 2, os.SEEK_CUR)
+    raise InputError(
+        f"{path.name!r} has {MAX_CHUNKS} chunks before its samples, unlike a WAV file."
+    )
 
 
 def _floats(samples: np.ndarray) -> np.ndarray:

@@ -25,6 +25,23 @@ import numpy as np
 
 from headscope.errors import FileFormatError, HeadscopeError
 
+MIN_HDF5 = (1, 14, 2)
+"""Lowest HDF5 library: that of the lowest h5py in pyproject.toml. Older ones have known crashes."""
+
+
+def check_library(version: tuple[int, ...]) -> None:
+    """Raise HeadscopeError if the HDF5 library is older than `MIN_HDF5`."""
+    if version < MIN_HDF5:
+        found, lowest = (".".join(map(str, numbers)) for numbers in (version, MIN_HDF5))
+        raise HeadscopeError(
+            f"h5py uses HDF5 {found}, which has known crashes on damaged files; at least {lowest} "
+            "is needed. Install h5py's own build, which contains the library: pip install "
+            "--force-reinstall --only-binary h5py h5py."
+        )
+
+
+check_library(tuple(h5py.version.hdf5_version_tuple))
+
 KINDS: Mapping[str, frozenset[str]] = {
     "trace": frozenset({"blocks", "stacks", "media", "predictions", "effects"}),
     "result": frozenset({"blocks", "groups", "states", "documents"}),

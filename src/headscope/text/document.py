@@ -10,10 +10,10 @@ import hashlib
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 from headscope.arguments import expect
@@ -24,6 +24,8 @@ ROOT = -1
 """Parent of the root of a sentence."""
 NO_PARENT = -2
 """Parent of a word whose parent is unknown, or was cut off."""
+MAX_ID_LENGTH = 4096
+"""Maximum characters of a document's id."""
 
 
 def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None:
@@ -59,6 +61,14 @@ def check_tree(parents: Sequence[int], start: int, stop: int, name: str) -> None
                 f"{name} has a cycle: following the parents from word {word - start + 1} "
                 f"never reaches the root (words {_some_of(sorted(w - start + 1 for w in ring))})."
             )
+
+
+def _clipped(ranges: tuple[Span, ...], start: int, stop: int) -> tuple[Span, ...]:
+    """Return the parts of ranges between two words, counted from the first of them."""
+    # Ranges are in order, so the overlapping ones are consecutive.
+    first, after = bisect_right(ranges, start, key=_end), bisect_left(ranges, stop, key=_start)
+    clipped = ((max(a, start) - start, min(b, stop) - start) for a, b in ranges[first:after])
+    return tuple((a, b) for a, b in clipped if a < b)
 
 
 def _some_of(words: list[int]) -> str:
@@ -214,8 +224,9 @@ class Document:
         expect("text", self.text, str, "a text")
         self._check_spans()
         self._check_names()
-        self._check_ranges("sentence", self.sentences)
-        self._check_ranges("paragraph", self.paragraphs)
+        if self.sentences or self.paragraphs:
+            self._check_ranges("sentence", self.sentences)
+            self._check_ranges("paragraph", self.paragraphs)
         if self.parents:
             if not self.sentences:
                 raise InputError(
@@ -260,38 +271,47 @@ class Document:
                 f"Cannot cut words {start}–{stop} from document {self.id!r}, "
                 f"which has {len(self.words)}."
             )
-        first = self.spans[start][0] if start < stop else 0
-        last = max((end for _, end in self.spans[start:stop]), default=0)
+        candidates = self.mentions if mentions is None else mentions
+        kept = [m for m in candidates if start <= m.start and m.stop <= stop]
+        piece = self._piece(start, stop, self.id if name is None else name, self.part_of, kept)
+        if name is not None:
+            expect("id", name, str, "a text")
+            piece._check_names()
+        return piece
 
-        def ranges(values: tuple[Span, ...]) -> tuple[Span, ...]:
-            # Ranges are in order, so the overlapping ones are consecutive.
-            overlapping = values[
-                bisect_right(values, start, key=_end) : bisect_left(values, stop, key=_start)
-            ]
-            clipped = ((max(a, start) - start, min(b, stop) - start) for a, b in overlapping)
-            return tuple((a, b) for a, b in clipped if a < b)
-
+    def _piece(
+        self, start: int, stop: int, name: str, part_of: str | None, mentions: Sequence[Mention]
+    ) -> Document:
+        """Return some of the words, without checks: parts of a valid document are valid."""
+        first, last = (self.spans[start][0], self.spans[stop - 1][1]) if start < stop else (0, 0)
+        kept = tuple([m.shift(-start) for m in mentions]) if mentions else ()
+        if (start, stop, first, last) == (0, len(self.words), 0, len(self.text)):
+            return _unchecked(type(self), (name, *_CONTENT(self), kept, part_of, self.meta))
         parents = self.parents
         if parents is not None:
             parents = tuple(
                 p - start if start <= p < stop else ROOT if p == ROOT else NO_PARENT
                 for p in parents[start:stop]
             )
-        labels = {label: getattr(self, label) for label in LABELS}
-        candidates = self.mentions if mentions is None else mentions
-        return replace(
-            self,
-            id=self.id if name is None else name,
-            text=self.text[first:last],
-            words=self.words[start:stop],
-            spans=tuple((a - first, b - first) for a, b in self.spans[start:stop]),
-            sentences=ranges(self.sentences),
-            paragraphs=ranges(self.paragraphs),
-            parents=parents,
-            mentions=tuple(
-                m.shift(-start) for m in candidates if start <= m.start and m.stop <= stop
+        return _unchecked(
+            type(self),
+            (
+                name,
+                self.text[first:last],
+                self.words[start:stop],
+                tuple([(a - first, b - first) for a, b in self.spans[start:stop]]),
+                _clipped(self.sentences, start, stop) if self.sentences else (),
+                _clipped(self.paragraphs, start, stop) if self.paragraphs else (),
+                self.upos and self.upos[start:stop],
+                self.xpos and self.xpos[start:stop],
+                self.lemmas and self.lemmas[start:stop],
+                self.features and self.features[start:stop],
+                parents,
+                self.relations and self.relations[start:stop],
+                kept,
+                part_of,
+                self.meta,
             ),
-            **{label: values and values[start:stop] for label, values in labels.items()},
         )
 
     def split(self, unit: Unit) -> Iterator[Document]:
@@ -307,23 +327,35 @@ class Document:
         ranges = self.paragraphs if unit == "paragraph" else self.sentences
         if not ranges:
             ends = [end for _, end in split_sentences(self.text)]
-            sentence = [bisect_right(ends, start) for start, _ in self.spans]
-            edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
+            edges: list[int] = []
+            if len(ends) > 1:
+                sentence = [bisect_right(ends, start) for start, _ in self.spans]
+                edges = [i for i, (a, b) in enumerate(pairwise(sentence), 1) if a != b]
             ranges = tuple(pairwise([0, *edges, len(self.words)])) if self.words else ()
-        starts = [start for start, _ in ranges]
-        mentions: list[list[Mention]] = [[] for _ in ranges]
-        for mention in self.mentions:
-            mentions[bisect_right(starts, mention.start) - 1].append(mention)
+        mentions: dict[int, list[Mention]] = {}
+        if self.mentions:
+            starts = [start for start, _ in ranges]
+            for mention in self.mentions:
+                number = bisect_right(starts, mention.start)
+                if mention.stop <= ranges[number - 1][1]:
+                    mentions.setdefault(number, []).append(mention)
+        part_of, mark = self.part_of or self.id, "-p" if unit == "paragraph" else "-"
         for number, (start, stop) in enumerate(ranges, 1):
-            name = f"{self.id}-{'p' * (unit == 'paragraph')}{number}"
-            piece = self.cut(start, stop, name, mentions=mentions[number - 1])
-            yield replace(piece, part_of=self.part_of or self.id)
+            name = f"{self.id}{mark}{number}"
+            yield self._piece(start, stop, name, part_of, mentions.get(number, ()))
 
     @classmethod
     def from_text(cls, text: str, id: str) -> Document:  # noqa: A002, as the field is called
         """Return a document of raw text: words are found, sentences are unknown."""
-        spans = split_words(text)
-        return cls(id, text, tuple(text[start:end] for start, end in spans), tuple(spans))
+        expect("id", id, str, "a text")
+        expect("text", text, str, "a text")
+        spans = tuple(split_words(text))
+        words = tuple([text[start:end] for start, end in spans])
+        raw = _unchecked(cls, (id, text, words, spans, (), (), *[None] * 6, (), None, {}))
+        if not (id.isascii() and text.isascii() and len(id) <= MAX_ID_LENGTH):
+            raw._check_text()
+            raw._check_names()
+        return raw
 
     @classmethod
     def from_words(
@@ -408,18 +440,35 @@ class Document:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _check_names(self) -> None:
+        if len(self.id) > MAX_ID_LENGTH:
+            raise InputError(
+                f"The id of a document has {len(self.id):,} characters: {self.id[:40]!r}…. At most "
+                f"{MAX_ID_LENGTH:,} are allowed, since each of its sentences repeats it."
+            )
         # Files cannot hold half of a surrogate pair.
-        labels = [getattr(self, label) or () for label in LABELS]
+        labels = [values for label in LABELS if (values := getattr(self, label))]
         names = (self.id, self.part_of or "", *self.meta, *self.meta.values())
         for strings in (names, self.words, *labels):
+            joined = "".join(strings)
             try:
-                "".join(strings).encode()
+                if not joined.isascii():
+                    joined.encode()
             except UnicodeEncodeError as error:
                 raise InputError(
                     f"Document {self.id!r} has half a surrogate pair in an id, word or label: "
-                    f"{error.object[max(0, error.start - 20) : error.start + 1]!r}. Decode it "
+                    f"{joined[max(0, error.start - 20) : error.start + 1]!r}. Decode it "
                     "again, or remove it."
                 ) from None
+
+    def _check_text(self) -> None:
+        try:
+            if not self.text.isascii():
+                self.text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"The text of document {self.id!r} has half a surrogate pair at character "
+                f"{error.start}, which tokenizers cannot read. Decode it again, or remove it."
+            ) from None
 
     def _check_spans(self) -> None:
         n = len(self.words)
@@ -427,16 +476,11 @@ class Document:
             values = getattr(self, name)
             if values is not None and len(values) != n:
                 raise InputError(f"Document {self.id!r} has {n} words, but {len(values)} {name}.")
-        try:
-            self.text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"The text of document {self.id!r} has half a surrogate pair at character "
-                f"{error.start}, which tokenizers cannot read. Decode it again, or remove it."
-            ) from None
+        self._check_text()
         last_start = last_end = 0
+        length = len(self.text)
         for number, (start, end) in enumerate(self.spans):
-            if not (last_start <= start <= end <= len(self.text) and last_end <= end):
+            if not (last_start <= start <= end <= length and last_end <= end):
                 raise InputError(
                     f"Word {number} of document {self.id!r}, {self.words[number]!r}, is at "
                     f"{(start, end)}: expected characters of the text (length {len(self.text)}), "
@@ -458,3 +502,16 @@ class Document:
                 )
         if any(start >= stop for start, stop in ranges):
             raise InputError(f"Document {self.id!r} has an empty {what}: {shown}.")
+
+
+_FIELDS = tuple(Document.__dataclass_fields__)
+_CONTENT = attrgetter(*_FIELDS[1:-3])
+_SETTERS = tuple([getattr(Document, name).__set__ for name in _FIELDS])
+
+
+def _unchecked(kind: type[Document], values: Iterable[object]) -> Document:
+    """Return a document of values that are known to be valid; checks cost most of the time."""
+    document = object.__new__(kind)
+    for set_value, value in zip(_SETTERS, values, strict=True):
+        set_value(document, value)
+    return document

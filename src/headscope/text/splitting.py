@@ -42,13 +42,13 @@ def split_words(text: str) -> list[tuple[int, int]]:
 
 
 # A sentence ends after . ! ? … and closing quotes or brackets, where a space and then
-# anything but a lower-case letter follows; after 。！？ always; and at a blank line.
-# Each branch begins only where a run of its characters does: otherwise a run of n stops, with no
-# space after it, would be tried n times.
+# anything but a lower-case letter follows; after 。！？ always; and at a blank line. A run of stops
+# is one match, also where it ends no sentence (without a gap): n stops would be tried n times.
 _END = regex.compile(
     r"""
-    (?<! [.!?…] ) (?P<stop> [.!?…]++ ) ["'’”»)\]]*+ (?P<gap> \s++ ) (?= ["'‘“«(\[]*+ [^\p{Ll}\s] )
-    | (?<! [。！？] ) [。！？]++ [」』”’）]*+ (?P<gap> \s*+ ) (?= \S )
+    (?P<stop> [.!?…]++ )
+    (?: ["'’”»)\]]*+ (?P<gap> \s++ ) (?= ["'‘“«(\[]*+ [^\p{Ll}\s] ) )?+
+    | [。！？]++ (?: [」』”’）]*+ (?P<gap> \s*+ ) (?= \S ) )?+
     | (?<! \s ) (?P<gap> [^\S\n]*+ \n [^\S\n]*+ \n \s*+ ) (?= \S )
     """,
     regex.VERBOSE | regex.VERSION1,
@@ -75,6 +75,8 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     start = len(text) - len(text.lstrip())
     for match in _END.finditer(text):
         gap, after = match.span("gap")
+        if gap < 0:
+            continue
         if match["stop"] == "." and "\n\n" not in match["gap"]:
             last = _LAST_WORD.search(text, max(start, match.start() - 20), match.start())
             word = last[0] if last else ""

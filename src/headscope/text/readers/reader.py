@@ -29,8 +29,12 @@ LONGEST_NUMBER = 9
 """Maximum digits of a number in a file."""
 MAX_EXPANSION = 200
 """Maximum expansion of a gzipped file. Text expands 3 to 10 times, a bomb a thousand times."""
-EXPANSION_FROM = 64 << 20
+EXPANSION_FROM = 4 << 20
 """Bytes up to which any expansion is allowed."""
+MAX_LINES_PER_BYTE = 4
+"""Maximum lines per byte of a gzipped file. Even lines of one random digit are 2 a byte."""
+LINES_FROM = 100_000
+"""Lines up to which any number per byte is allowed."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -100,11 +104,8 @@ def read_lines(path: Path) -> Lines:
         try:
             while line := stream.readline(LONGEST_LINE):
                 unfolded += len(line)
-                if is_gzip and unfolded > max(EXPANSION_FROM, MAX_EXPANSION * raw.tell()):
-                    raise FileFormatError(
-                        f"{path} unfolds to more than {MAX_EXPANSION} times its size (line "
-                        f"{number + 1}), unlike text. Unpack it, and read it if it is text."
-                    )
+                if is_gzip and (unfolded > EXPANSION_FROM or number >= LINES_FROM):
+                    _check_expansion(path, raw.tell(), unfolded, number + 1)
                 was_inside, is_inside = is_inside, not line.endswith(b"\n")
                 if was_inside:
                     continue
@@ -125,6 +126,20 @@ def read_lines(path: Path) -> Lines:
                 f"{path} is gzipped, but its compression breaks off after line {number} "
                 f"({error}). Fetch or compress it again."
             ) from error
+
+
+def _check_expansion(path: Path, packed: int, unfolded: int, lines: int) -> None:
+    """Raise FileFormatError if the first `packed` bytes of a gzipped file hold too much."""
+    limit = ""
+    if unfolded > max(EXPANSION_FROM, MAX_EXPANSION * packed):
+        limit = f"more than {MAX_EXPANSION} times its size"
+    elif lines > max(LINES_FROM, MAX_LINES_PER_BYTE * packed):
+        limit = f"more than {MAX_LINES_PER_BYTE} lines a byte"
+    if limit:
+        raise FileFormatError(
+            f"{path} unfolds to {limit}, unlike text: its first {packed:,} bytes to {unfolded:,} "
+            f"bytes in {lines:,} lines. Unpack it, and read it if it is text."
+        )
 
 
 Layout = Literal["auto", "line", "paragraph", "file"]
