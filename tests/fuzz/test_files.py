@@ -25,7 +25,7 @@ from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import ENCODERS, build
 from tests.fuzz.aimed import STATES, aimed, with_state
 from tests.fuzz.hostile import damaged, fuzz
-from tests.fuzz.watch import seeds, watch
+from tests.fuzz.watch import watch
 from tests.results.sealing import sealed_by_a_stranger, unsealed
 
 KINDS = st.sampled_from(("trace", "result", "probe"))
@@ -105,7 +105,7 @@ def test_old_layouts_are_opened(kind: str) -> None:
 
 
 def test_fields() -> None:
-    for seed in seeds("fields of files"):
+    for seed in watch.seeds("fields of files"):
         chance = random.Random(seed)
         kind, state = ("trace", "result", "probe")[seed % 3], STATES[seed // 3 % 3]
         original = saved(kind, is_old=chance.random() < 0.5)

@@ -22,10 +22,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.hostile import CASES, LONGEST, TRIES, count
+from tests.fuzz.hostile import LONGEST, TRIES, count
 
 START_SECONDS = 120.0
-"""Time in which a worker starts and imports headscope."""
+"""Time in which a worker starts, imports the body of a case and sets it up."""
+
+MAX_FAILURES = 10
 
 
 class Failure(AssertionError):
@@ -37,25 +39,51 @@ class Watch:
 
     def __init__(self, longest: float = LONGEST) -> None:
         self.outcomes: dict[str, Counter[str]] = {}
+        self._failures: list[str] = []
         self._longest = longest
         self._process: Any = None
         self._connection: Connection | None = None
 
     def __call__(
-        self, kind: str, body: Callable[..., str], *args: Any, case: str = "", **options: Any
+        self,
+        kind: str,
+        body: Callable[..., str],
+        *args: Any,
+        case: str = "",
+        setup: Callable[[], object] = str,
+        **options: Any,
     ) -> str:
-        """Call `body` in the worker and return its outcome.
+        """Call `body` in the worker, after `setup`, and return its outcome.
 
         Raises:
-            Failure: the worker crashed or was silent, or `body` raised. Names `case`.
+            Failure: the worker crashed or was silent, or `body` raised. A failure of a named
+                `case` is kept for `seeds`.
         """
-        packed = pickle.dumps((body, args, options))
+        packed = pickle.dumps((setup, body, args, options))
         is_sound, outcome = self._answer(packed)
         counts = self.outcomes.setdefault(kind, Counter())
         counts[outcome if is_sound else "FAILED"] += 1
         if not is_sound:
-            raise Failure(f"{kind}, {case or 'case'} saved in {_save(kind, packed)}: {outcome}")
+            message = f"{kind}, {case or 'case'} saved in {_save(kind, packed)}: {outcome}"
+            if not case:
+                raise Failure(message)
+            self._failures.append(message)
         return outcome
+
+    def seeds(self, kind: str) -> Iterator[int]:
+        """Yield the seeds of a kind of input: the same in each short run, others in a long one.
+
+        Raises:
+            Failure: cases failed that had a name, after the last seed or the tenth failure.
+        """
+        self._failures.clear()
+        first = random.SystemRandom().randrange(10**9) if TRIES else 0
+        for seed in range(first, first + count(kind)):
+            yield seed
+            if len(self._failures) >= MAX_FAILURES:
+                break
+        if self._failures:
+            raise Failure("\n\n".join(self._failures))
 
     def stop(self) -> None:
         """End the worker."""
@@ -68,6 +96,8 @@ class Watch:
         connection = self._connection or self._start()
         try:
             connection.send_bytes(packed)
+            if connection.poll(START_SECONDS):
+                connection.recv()
             if connection.poll(self._longest):
                 found: tuple[bool, str] = connection.recv()
                 return found
@@ -94,13 +124,6 @@ watch = Watch()
 atexit.register(watch.stop)
 
 
-def seeds(kind: str) -> Iterator[int]:
-    """Yield the seeds of a kind of input: the same in every short run, others in each long run."""
-    first = random.SystemRandom().randrange(10**9) if TRIES else 0
-    assert kind in CASES
-    yield from range(first, first + count(kind))
-
-
 def _serve(connection: Connection) -> None:
     """Answer cases until the test ends. Warnings are errors, as in all tests."""
     import headscope  # noqa: F401
@@ -109,9 +132,11 @@ def _serve(connection: Connection) -> None:
     connection.send("ready")
     while True:
         try:
-            body, args, options = pickle.loads(connection.recv_bytes())
+            setup, body, args, options = pickle.loads(connection.recv_bytes())
         except EOFError:
             return
+        setup()
+        connection.send("set up")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -133,5 +158,5 @@ def _save(kind: str, packed: bytes) -> Path:
 
 
 if __name__ == "__main__":
-    body, args, options = pickle.loads(Path(sys.argv[1]).read_bytes())
+    _, body, args, options = pickle.loads(Path(sys.argv[1]).read_bytes())
     print(body(*args, **options))
