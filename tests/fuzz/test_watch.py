@@ -28,8 +28,8 @@ def test_failures_are_named() -> None:
             watch("kind", behave, how)
         assert watch("kind", behave, "well") == "well"
     assert watch.outcomes["kind"] == {"FAILED": 3, "well": 3}
-    with pytest.raises(Failure, match="kind, seed 0"):
-        for seed in watch.seeds("stores"):
-            watch("kind", behave, "raise" if seed == 0 else "well", case=f"seed {seed}")
-    assert watch.outcomes["kind"]["well"] > 10
+    seeds = watch.seeds("stores")
+    watch("kind", behave, "raise", case=f"seed {next(seeds)}")
+    with pytest.raises(Failure, match="kind, seed"):
+        list(seeds)
     watch.stop()
