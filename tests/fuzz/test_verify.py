@@ -159,6 +159,13 @@ def use_converted(files: Files, original: Files) -> str:
     return "same bytes"
 
 
+@pytest.mark.parametrize("content", [b"5", b"[[]]", b"{}", b'{"files": {}}', b"[" * 99999])
+def test_hashes_that_are_missing(content: bytes) -> None:
+    store, model = make_store(), make_converted()
+    assert use_store({**store, METADATA: content}, store) == "made again"
+    assert use_converted({**model, MANIFEST: content}, model) == "made again"
+
+
 def test_stores() -> None:
     for seed in watch.seeds("stores"):
         files = make_store()
