@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import random
 import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +29,7 @@ from tests.families.zoo import ENCODERS, build
 from tests.fuzz.aimed import STATES, aimed, mutated_json, with_state
 from tests.fuzz.hostile import damaged, fuzz
 from tests.fuzz.watch import watch
+from tests.results.sealing import sealed_by_a_stranger
 from tests.run.corpora import make_corpus
 from tests.run.same import assert_same_bits
 from tests.run.shards import small_shards
@@ -155,6 +159,43 @@ def test_fields_of_checkpoints(runs: tuple[Files, Files]) -> None:
             case=f"{name} {state}, seed {seed}",
             setup=undisturbed,
         )
+
+
+def test_a_shard_with_another_shape_is_refused(runs: tuple[Files, Files]) -> None:
+    """Its shape is compared when the shards before it are done."""
+    files = {name: content for name, content in runs[0].items() if "prefix" not in name}
+    (name,) = [name for name in files if name.endswith(".npz")]
+    with np.load(io.BytesIO(files[name])) as file:
+        arrays = {key: file[key] for key in file.files}
+    key = next(key for key in arrays if key != "meta")
+    arrays[key] = arrays[key][:0]
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    files[name] = sealed_by_a_stranger(content.getvalue())
+    assert resume(files, may_refuse=True) == "refused"
+
+
+def test_an_interrupt_while_sums_are_added(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sum that was half added is not written."""
+    small_checkpoints(monkeypatch)
+    merge = checkpoint.merge_states
+    calls: list[int] = []
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        merged = merge(*args, **options)
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return merged
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "merge_states", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            analyze(tiny_bert, make_corpus(50), METRICS, out=tmp_path)
+    again = analyze(tiny_bert, make_corpus(50), METRICS, out=tmp_path)
+    assert_same_bits(analyze(tiny_bert, make_corpus(50), METRICS), again)
 
 
 def test_plans(runs: tuple[Files, Files]) -> None:
