@@ -180,7 +180,7 @@ def test_an_interrupt_while_sums_are_added(
 ) -> None:
     """A sum that was half added is not written."""
     small_checkpoints(monkeypatch)
-    merge = checkpoint.merge_states
+    merge = checkpoint.merge_states  # type: ignore[attr-defined]
     calls: list[int] = []
 
     def interrupted(*args: Any, **options: Any) -> Any:
