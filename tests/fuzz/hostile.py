@@ -20,22 +20,29 @@ LONGEST = 20.0
 """Seconds that one input may take: of this process's own time, and six times as many by the clock,
 because a machine may do other things too."""
 CASES = {
-    "alignment": (200, 500),
-    "damaged corpora": (60, 600),  # of each of five formats
-    "bytes as corpora": (100, 1000),
-    "broken compression": (60, 800),
+    "alignment": (200, 400),
+    "damaged corpora": (60, 300),  # of each of five formats
+    "bytes as corpora": (100, 600),
+    "broken compression": (60, 500),
     "the wrong format": (30, 60),
-    "hostile items": (300, 1240),
-    "payloads": (60, 700),
-    "pages": (40, 500),
+    "hostile items": (300, 840),
+    "payloads": (60, 400),
+    "pages": (40, 300),
     "saved traces": (8, 200),
-    "damaged files": (30, 700),
-    "bytes as files": (20, 300),
-    "files with wrong parts": (20, 300),
-    "damaged runs": (6, 100),
+    "damaged files": (30, 500),
+    "bytes as files": (8, 200),
+    "files with wrong parts": (10, 200),
+    "fields of files": (24, 1600),
+    "damaged runs": (6, 200),
+    "fields of checkpoints": (12, 1000),
+    "plans": (10, 200),
+    "verified folders": (16, 300),
+    "self-checks": (20, 200),
+    "stores": (20, 150),
+    "converted models": (20, 150),
     "command lines": (40, 200),
     "payloads in a browser": (8, 100),
-    "requests to the lab": (50, 300),
+    "requests to the lab": (50, 200),
 }
 """Kind of input → how many are tried in a short run, and of ten thousand."""
 
@@ -103,11 +110,16 @@ NASTY = (
 )
 
 
+def count(kind: str) -> int:
+    """Return how many inputs of a kind are tried."""
+    short, long = CASES[kind]
+    return max(1, long * TRIES // 10_000) if TRIES else short
+
+
 def fuzz(kind: str) -> Callable[[Any], Any]:
     """Inputs of that kind, as many as it has coming to it."""
-    short, long = CASES[kind]
     return settings(
-        max_examples=max(1, long * TRIES // 10_000) if TRIES else short,
+        max_examples=count(kind),
         derandomize=not TRIES,
         deadline=None,
         database=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 import warnings
 from functools import cache
@@ -22,21 +23,25 @@ from headscope.run.measure import measure
 from headscope.text.document import Document
 from tests.conftest import word_piece_tokenizer
 from tests.families.zoo import ENCODERS, build
-from tests.fuzz.hostile import damaged, fuzz, quick
-
-# h5netcdf complains once more when what it could not open is collected.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+from tests.fuzz.aimed import STATES, aimed, with_state
+from tests.fuzz.hostile import damaged, fuzz
+from tests.fuzz.watch import watch
+from tests.results.sealing import sealed_by_a_stranger, unsealed
 
 KINDS = st.sampled_from(("trace", "result", "probe"))
 
 
 @cache
-def saved(kind: str) -> bytes:
-    """A whole file of each kind."""
+def saved(kind: str, *, is_old: bool = False) -> bytes:
+    """Return a whole file of a kind; `is_old`: groups are symbol tables, as in older HDF5."""
     attention = np.random.default_rng(0).dirichlet(np.ones(5), (2, 2, 5))
     trace = Trace.from_arrays(attention, ["The", " cat", " sat", ".", "<b>"])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder) / "a.nc"
+        if is_old:
+            open_file, create = h5py.File, h5py.Group.create_group
+            patch.setattr(h5py, "File", lambda path, mode, **_: open_file(path, mode))
+            patch.setattr(h5py.Group, "create_group", lambda self, name, **_: create(self, name))
         if kind == "trace":
             trace.save(path)
         elif kind == "result":
@@ -68,29 +73,56 @@ def make_probe() -> Probe:
         )
 
 
-def open_bytes(data: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder, quick():
+def open_bytes(data: bytes, *, is_damaged: bool = False) -> str:
+    """Open a file in the watched process; a damaged one must be refused."""
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.nc"
         path.write_bytes(data)
         try:
             found = hs.open(path)
         except HeadscopeError as error:
             assert isinstance(error, FileFormatError)  # noqa: PT017, any other type is as wrong
-        else:
-            assert isinstance(found, Trace | Result | Probe)
-            repr(found)
+            return "refused"
+        assert not is_damaged
+        assert isinstance(found, Trace | Result | Probe)
+        repr(found)
+        return "opened"
 
 
 @fuzz("damaged files")
 @given(KINDS, st.data())
 def test_damaged_bytes(kind: str, data: st.DataObject) -> None:
-    open_bytes(data.draw(damaged(saved(kind), most=3)))
+    content = data.draw(damaged(saved(kind), most=3))
+    is_damaged = unsealed(content) != unsealed(saved(kind))
+    watch("damaged files", open_bytes, content, is_damaged=is_damaged)
+
+
+@pytest.mark.parametrize("kind", ["trace", "result", "probe"])
+def test_old_layouts_are_opened(kind: str) -> None:
+    content = saved(kind, is_old=True)
+    assert all(content.count(name) for name in (b"TREE", b"SNOD", b"HEAP"))
+    assert open_bytes(sealed_by_a_stranger(content)) == "opened"
+
+
+def test_fields() -> None:
+    for seed in watch.seeds("fields of files"):
+        chance = random.Random(seed)
+        kind, state = ("trace", "result", "probe")[seed % 3], STATES[seed // 3 % 3]
+        original = saved(kind, is_old=chance.random() < 0.5)
+        content = with_state(aimed(original, chance), original, state, chance)
+        watch(
+            "fields of files",
+            open_bytes,
+            content,
+            is_damaged=state != "by a stranger",
+            case=f"{kind} {state}, seed {seed}",
+        )
 
 
 @fuzz("bytes as files")
 @given(st.one_of(st.binary(max_size=200), st.binary(max_size=40).map(b"\x89HDF\r\n\x1a\n".__add__)))
 def test_random_bytes(data: bytes) -> None:
-    open_bytes(data)
+    watch("bytes as files", open_bytes, data, is_damaged=True)
 
 
 @fuzz("files with wrong parts")
@@ -98,7 +130,7 @@ def test_random_bytes(data: bytes) -> None:
 def test_files_with_parts_missing_or_wrong(kind: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.nc"
-        path.write_bytes(saved(kind))
+        path.write_bytes(unsealed(saved(kind)))
         with h5py.File(path, "r+") as file:
             names: list[str] = []
             file.visit(names.append)
@@ -117,4 +149,5 @@ def test_files_with_parts_missing_or_wrong(kind: str, data: st.DataObject) -> No
                     file[name] = "}{"
                 elif how == "number":
                     file[name] = np.full((3, 2), np.nan)
-        open_bytes(path.read_bytes())
+        content = sealed_by_a_stranger(path.read_bytes())
+        watch("files with wrong parts", open_bytes, content)

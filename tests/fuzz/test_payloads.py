@@ -20,7 +20,8 @@ from headscope.page.payload import Contents, make_payload
 from headscope.page.save_page import make_page, save_page
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
-from tests.fuzz.hostile import fuzz, quick, texts
+from tests.fuzz.hostile import fuzz, texts
+from tests.fuzz.watch import watch
 from tests.page.decoding import decode
 
 WEIGHTS = st.one_of(
@@ -48,10 +49,8 @@ def traces(draw: st.DrawFn, elements: st.SearchStrategy[float]) -> Trace:
     return Trace({"self": block}, {"self": stack}, {}, {"model": name})
 
 
-@fuzz("payloads")
-@given(traces(WEIGHTS), texts(12))
-def test_payloads_round_trip(trace: Trace, title: str) -> None:
-    with quick(), warnings.catch_warnings():
+def payloads_round_trip(trace: Trace, title: str) -> str:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         payload = make_payload([trace], Contents(titles=[title]))
     header = json.loads(json.dumps(payload.header))
@@ -66,12 +65,17 @@ def test_payloads_round_trip(trace: Trace, title: str) -> None:
         )
         found = decode(coarse.reshape(block["shape"][1:]), fine)
         np.testing.assert_allclose(found, expected, atol=1e-3)
+    return "same"
 
 
-@fuzz("pages")
-@given(traces(ANYTHING), texts(12))
-def test_pages_hold_text_only(trace: Trace, title: str) -> None:
-    with tempfile.TemporaryDirectory() as folder, quick(), warnings.catch_warnings():
+@fuzz("payloads")
+@given(traces(WEIGHTS), texts(12))
+def test_payloads_round_trip(trace: Trace, title: str) -> None:
+    watch("payloads", payloads_round_trip, trace, title)
+
+
+def pages_hold_text_only(trace: Trace, title: str) -> str:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / "page.html"
         try:
@@ -79,7 +83,7 @@ def test_pages_hold_text_only(trace: Trace, title: str) -> None:
             save_page(trace, path)
         except HeadscopeError:
             assert list(Path(folder).iterdir()) == []
-            return
+            return "refused"
         assert [file.name for file in Path(folder).iterdir()] == ["page.html"]
         saved = path.read_text(encoding="utf-8")
     # No file of text holds half a surrogate pair: it is shown as a question mark.
@@ -89,16 +93,28 @@ def test_pages_hold_text_only(trace: Trace, title: str) -> None:
         assert found is not None
         assert json.loads(found[1])["traces"][0]["stacks"]["self"]["tokens"] == expected
         assert "<" not in found[1]
+    return "same"
 
 
-@fuzz("saved traces")
-@given(traces(ANYTHING))
-def test_saved_traces_come_back(trace: Trace) -> None:
+@fuzz("pages")
+@given(traces(ANYTHING), texts(12))
+def test_pages_hold_text_only(trace: Trace, title: str) -> None:
+    watch("pages", pages_hold_text_only, trace, title)
+
+
+def saved_traces_come_back(trace: Trace) -> str:
     import headscope as hs
 
-    with tempfile.TemporaryDirectory() as folder, quick():
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.nc"
         trace.save(path)
         again: Any = hs.open(path)
     assert again.tokens == trace.tokens
     np.testing.assert_array_equal(again.attention.values, trace.attention.values)
+    return "same"
+
+
+@fuzz("saved traces")
+@given(traces(ANYTHING))
+def test_saved_traces_come_back(trace: Trace) -> None:
+    watch("saved traces", saved_traces_come_back, trace)

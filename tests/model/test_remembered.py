@@ -16,6 +16,7 @@ from headscope.atomic import read_sealed
 from headscope.errors import TapUnsupported
 from headscope.model import tapped
 from headscope.model.tap import check_cache as remembered
+from tests.results.sealing import seal_as_stranger
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -89,6 +90,16 @@ def test_a_damaged_or_deleted_file_is_made_again(
     hs.load(folder).wiring  # noqa: B018
     assert len(checks) == 2
     assert json.loads(read_sealed(file)) == good
+
+
+def test_a_check_of_another_user_does_not_count(
+    folder: Path, checks: list[int], tmp_path: Path
+) -> None:
+    hs.load(folder).wiring  # noqa: B018
+    (file,) = (tmp_path / "cache" / "checks").iterdir()
+    seal_as_stranger(file)
+    assert not hs.load(folder).info.check.is_cached
+    assert len(checks) == 2
 
 
 def test_a_refused_model_is_not_remembered(

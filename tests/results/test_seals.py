@@ -156,6 +156,21 @@ def test_a_file_that_makes_hdf5_loop_is_refused(
         hs.open(path)
 
 
+def test_a_child_that_waits_is_stopped_by_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a child may take long without much CPU time."""
+    assert hdf5.MAX_CLOCK_RATIO * hdf5.MAX_CPU_SECONDS < 20
+    (tmp_path / "sleep.py").write_text("import time; time.sleep(60)")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(hdf5, "__name__", "sleep")
+    monkeypatch.setattr(hdf5, "MAX_CPU_SECONDS", 1)
+    path = save(tmp_path, "trace")
+    seal_as_stranger(path)
+    with pytest.raises(FileFormatError, match="took more than 3 seconds"):
+        hs.open(path)
+
+
 def test_a_small_file_with_much_text_is_refused(tmp_path: Path) -> None:
     """Many references to one long text on the heap: 300 GB in 0.4 MB."""
     path = tmp_path / "large.nc"
@@ -198,7 +213,8 @@ def test_a_module_beside_the_file_is_not_imported(
 
 def test_editions(tmp_path: Path) -> None:
     path = save(tmp_path, "trace")
-    for number, message in ((2, "an earlier edition"), (99, "Install a newer headscope")):
+    editions = ((2, "an earlier edition"), (99, "Install a newer headscope"))
+    for number, message in (*editions, ([3, 3], "an earlier edition")):
         with h5py.File(path, "a") as root:
             root.attrs["format"] = number
         with pytest.raises(FileFormatError, match=message):

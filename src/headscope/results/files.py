@@ -390,16 +390,17 @@ RESULT_FILE = "result.nc"
 
 def _check_format(file: Path, version: object) -> None:
     """Refuse files of another edition: their variables have other names."""
-    if version == FILE_FORMAT:
+    number = version if isinstance(version, int | np.integer) else 0  # arrays cannot be compared
+    if number == FILE_FORMAT:
         return
-    if isinstance(version, int | np.integer) and version > FILE_FORMAT:
+    if number > FILE_FORMAT:
         raise FileFormatError(
             f"{str(file)!r} has format {version}, expected {FILE_FORMAT} at most. Install a newer "
             "headscope."
         )
     raise FileFormatError(
-        f"{str(file)!r} was written by an earlier edition of headscope (format {version}, expected "
-        f"{FILE_FORMAT}). Measure it again, or open it with that edition."
+        f"{str(file)!r} was written by an earlier edition of headscope (format {version!s:.40}, "
+        f"expected {FILE_FORMAT}). Measure it again, or open it with that edition."
     )
 
 

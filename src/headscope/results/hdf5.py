@@ -65,8 +65,10 @@ MAX_FILE_EXPANSION = 2000
 MIN_CHECKED_EXPANSION = 256 << 20
 """Unpacked bytes below which the ratio is not checked."""
 FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
-MAX_CPU_SECONDS = 10
+MAX_CPU_SECONDS = 5
 """CPU time of a child, and another second for each `BYTES_PER_SECOND` of the file."""
+MAX_CLOCK_RATIO = 3
+"""Maximum ratio of a child's time by the clock to its CPU time: 15 seconds for a small file."""
 BYTES_PER_SECOND = 5_000_000
 MAX_CHILD_BYTES = 2 << 30
 """Address space of a child, and another `BYTES_PER_BYTE` for each byte of the file."""
@@ -227,15 +229,16 @@ def read_in_child(path: Path) -> dict[str, RawGroup]:
     """
     size = path.stat().st_size
     seconds = MAX_CPU_SECONDS + size // BYTES_PER_SECOND
+    longest = MAX_CLOCK_RATIO * seconds
     command = [sys.executable, "-P", "-m", __name__, str(path), str(seconds)]  # not from here
     command.append(str(MAX_CHILD_BYTES + BYTES_PER_BYTE * size))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         child = subprocess.run(
-            command, env=environment, capture_output=True, timeout=6 * seconds, check=False
+            command, env=environment, capture_output=True, timeout=longest, check=False
         )
     except subprocess.TimeoutExpired:
-        raise _failure(path, f"took more than {6 * seconds} seconds") from None
+        raise _failure(path, f"took more than {longest} seconds") from None
     if child.returncode == 0:
         return _unpack(child.stdout)
     if child.returncode == 1 and child.stdout:

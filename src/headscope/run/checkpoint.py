@@ -90,6 +90,7 @@ class ShardStore:
         self._total: ShardSums | None = None
         self._next = 0
         self._on_disk = 0
+        self._is_half_added = False
         self._folder.mkdir(parents=True, exist_ok=True)
         self._resume()
 
@@ -125,19 +126,25 @@ class ShardStore:
         self.merge()
 
     def merge(self, *, flush: bool = False) -> None:
-        """Add the shards that are next in order; write the sum to disk regularly."""
+        """Add the shards that are next in order; write the sum to disk regularly.
+
+        After an interrupt or error within an addition, the sum is not used: shards are on disk.
+        """
+        if self._is_half_added:
+            return
         while self._next < self._n_shards and self.path(self._next).is_file():
             path = self.path(self._next)
             try:
-                measured = read_sums(path, self.key(self._next))
-            except (FileFormatError, _WrongCheckpoint) as error:
+                self._add_next(read_sums(path, self.key(self._next)), in_place=True)
+            except (OSError, MemoryError):
+                raise
+            except Exception as error:  # as in `_tried`; shapes may also differ from the sum's
                 path.unlink(missing_ok=True)
                 raise HeadscopeError(
                     f"The checkpoint of shard {self._next} was damaged while the run used it "
                     f"({error}) and was removed. Run the same again: the shard is measured again, "
                     "the others are kept."
                 ) from error
-            self._add_next(measured, in_place=True)
         n_new = self._next - self._on_disk
         if self._total is not None and n_new and (flush or n_new >= FOLD_EVERY):
             if self._is_kept:
@@ -164,12 +171,14 @@ class ShardStore:
             self._total = measured
         else:
             total = self._total
+            self._is_half_added = in_place
             states = merge_states(
                 self._plan.metrics, total.states, measured.states, in_place=in_place
             )
             total.report.add(measured.report)
             self._total = ShardSums(states, total.report)
         self._next += 1
+        self._is_half_added = False
 
     def _resume(self) -> None:
         """Add readable checkpoints; remove others with a warning, to measure them again."""

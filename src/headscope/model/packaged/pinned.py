@@ -221,5 +221,5 @@ def is_intact(folder: Path) -> bool:
         if {file.name for file in folder.iterdir()} - {MANIFEST} != set(hashes):
             return False
         return all(sha256(folder / name) == expected for name, expected in hashes.items())
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return False

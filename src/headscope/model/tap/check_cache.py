@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from headscope.atomic import atomic_path, cache_folder, read_sealed, sealed
+from headscope.atomic import atomic_path, cache_folder, check_seal, read_sealed, sealed
 from headscope.errors import FileFormatError
 from headscope.model.identity import bytes_of, has_own_code, versions, weights_sha256
 from headscope.model.private_api import NAME_OR_PATH
@@ -66,8 +66,10 @@ def environment() -> str:
 
 
 def load_check(key: str) -> tuple[Wiring, Check] | None:
-    """Return the check cached under this key; None if it is missing or damaged."""
+    """Return the check cached under this key; None if missing, damaged or of another user."""
     try:
+        if not check_seal(_file(key)):
+            return None
         content = json.loads(read_sealed(_file(key)))
         if content["key"] != key:
             return None
@@ -78,7 +80,7 @@ def load_check(key: str) -> tuple[Wiring, Check] | None:
             wiring[name] = frozenset(wiring[name])
         check["unread"] = tuple(check["unread"])
         return Wiring(**wiring), replace(Check(**check), is_cached=True)
-    except (OSError, FileFormatError, ValueError, KeyError, TypeError):
+    except (OSError, FileFormatError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
