@@ -18,7 +18,7 @@ import pytest
 CEILINGS = {
     "modules": 215,
     "modules of the frame": 140,
-    "lines": 42_700,
+    "lines": 42_800,
     "largest": 700,
     "one importer": 40,
     "splinters": 16,
