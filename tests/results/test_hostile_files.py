@@ -102,6 +102,14 @@ def test_chunks_beyond_measure_are_refused(saved: Path) -> None:
         open_sealed(saved)
 
 
+def test_more_variables_than_ours_have_are_refused(saved: Path) -> None:
+    with h5py.File(saved, "a") as file:
+        for number in range(hdf5.MAX_OBJECTS):
+            file[f"x{number}"] = number
+    with pytest.raises(FileFormatError, match="more than 2,000 objects"):
+        open_sealed(saved)
+
+
 def test_more_attributes_than_ours_have_are_refused(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
