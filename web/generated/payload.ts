@@ -66,7 +66,7 @@ export interface BlockPart {
   heads: number;
   present: number[][];
   shape: number[];
-  /** Buffer of each layer. */
+  /** Buffer of each layer; empty if thumbnails have every weight. */
   coarse: number[];
   fine: number[] | null;
   thumb: number;
@@ -206,6 +206,23 @@ export interface StoryStep {
   selection: string;
 }
 
+/** Heads of the tour through a page of a language model, as `L0H1`. */
+export interface TourPart {
+  /** Head that reads the predicted word most, else one word most. */
+  reader: string;
+  /** Head with the largest effect on the prediction. */
+  decider: string;
+}
+
+/** A question about the heads of a page, and its answer. */
+export interface ExercisePart {
+  question: string;
+  selection: string;
+  /** Heads with the largest effect, heads named in `heads`, or heads with a role. */
+  answer: "effect" | "heads" | RoleId;
+  heads: string[];
+}
+
 /** One trace, or two to compare. */
 export interface Example {
   title: string;
@@ -219,6 +236,8 @@ export interface Header {
   place: PageHost;
   selection: string;
   story: StoryStep[];
+  tour?: TourPart;
+  exercise?: ExercisePart[];
   examples: Example[];
   command: string;
   evidence: EvidencePart | null;

@@ -17,6 +17,8 @@ export interface FigurePart {
 /** Evidence for a claim, shown with the intervals on hover and focus. */
 export interface AsidePart {
   aside: string;
+  /** p value of the claim, corrected within its sentence; without one, it describes. */
+  p?: number;
 }
 
 export type SentencePart = string | HeadPart | FigurePart | AsidePart;

@@ -71,12 +71,12 @@ test("a head is titled from its numbers", () => {
   const link = strongestLink(matrix, rows, columns, 2, null)!;
   expect([link.from.label, link.to.label]).toEqual(["seen", "un"]);
   const said = titleOf(null, null, [link], true);
-  expect([said.lead, said.words]).toEqual(["reads back from", ["seen"]]);
+  expect([said.lead, said.words]).toEqual(["reads the token before:", []]);
   expect(titleOf("first_token", 0.64, [null], false).lead).toContain("64 % on average");
   expect(titleOf("duplicate_token", 0.8, [{ ...link, weight: 0.8 }], true).lead).toContain(
     "across the two",
   );
-  expect(titleOf("first_token", 0.6, [link], true).lead).toBe("reads back from");
+  expect(titleOf("first_token", 0.6, [link], true).lead).toBe("reads the token before:");
   expect(titleOf("first_token", 0.6, [{ ...link, weight: 0.1 }], true).lead).toContain(
     "attention sink",
   );

@@ -50,7 +50,7 @@ test("thumbnails are painted from codes, for heads that are there, as the filter
   const spots = [0, 1].flatMap((head) => [0, 1].map((layerIndex) => ({ layerIndex, head })));
   const pictures = gridPictures(block, grid, NO_FILTER, 1, spots, look);
   expect(pictures).toHaveLength(3);
-  expect(pictures[1]).toMatchObject(placeOf(grid, 1, 2));
+  expect(pictures[1]).toMatchObject(placeOf(grid, 1));
   const all = thumbnailWeights(block, 0, 0, thumbnailFilter(block, NO_FILTER));
   expect(all).toHaveLength(9);
   expect(all[0]).toBeCloseTo(1, 2);

@@ -5,6 +5,7 @@ import {
   defaultSelection,
   fitSelection,
   formatFragment,
+  MAX_HEADS,
   parseFragment,
   type Selection,
 } from "../src/state/selection.ts";
@@ -25,11 +26,14 @@ test("a fragment holds what differs, and gives it back", () => {
     word: 2,
     key: 1,
     also: [{ layer: 0, head: 1 }],
+    mean: true,
+    answers: true,
+    exercise: 1,
     sorted: true,
     minus: true,
     named: "text",
     tab: "neurons",
-    color: "effect",
+    color: "spread",
     against: " John",
     edits: [
       { kind: "off", layer: 1, head: 0 },
@@ -43,9 +47,9 @@ test("a fragment holds what differs, and gives it back", () => {
   };
   const fragment = formatFragment(changed, base);
   expect(fragment).toBe(
-    "head=L1H0&word=2&key=1&tab=neurons&color=effect&named=text&against=%20John&with=L0H1&sort=1&minus=1" +
+    "head=L1H0&word=2&key=1&tab=neurons&color=spread&named=text&against=%20John&with=L0H1&mean=1&sort=1&minus=1" +
       "&off=L1H0&cell=L0H1.2.1.0.25" +
-      "&neuron=L0H1.3x0.5&filter=specials:hidden,above:0.15&story=2&theme=dark&embed=1",
+      "&neuron=L0H1.3x0.5&filter=specials:hidden,above:0.15&answers=1&story=2&ex=1&theme=dark&embed=1",
   );
   expect(parseFragment(`#${fragment}`, base)).toEqual(changed);
 });
@@ -137,7 +141,7 @@ test("what was asked of the lab is in its address", () => {
   expect(parseRequest("head=L0H0", "x")).toBeNull();
 });
 
-test("heads that are kept are averaged with the chosen one, and let go again", async () => {
+test("several heads are drawn over one another, averaged on request, and let go again", async () => {
   const session = await goldenSession();
   const [side] = session.sides.value;
   await Promise.all(side.block.planes.map((layer) => layer.whole()));
@@ -145,10 +149,20 @@ test("heads that are kept are averaged with the chosen one, and let go again", a
   session.update({ layer: 0, head: 0 });
   expect(session.combined(side)).toBeNull();
   session.store.toggleAlso({ layer: 0, head: 1 });
+  expect(session.overlaid).toHaveLength(2);
+  expect(session.matrix(side)!.weights[4]).toBe(first[4]);
+  session.update({ mean: true });
+  expect(session.overlaid).toBeNull();
   expect(session.combined(side)).toHaveLength(2);
   expect(session.matrix(side)!.weights[4]).toBeCloseTo((first[4] + other[4]) / 2, 5);
   session.store.toggleAlso({ layer: 0, head: 1 });
   expect(session.matrix(side)!.weights[4]).toBe(first[4]);
+  session.store.toggleAlso({ layer: 0, head: 1 });
+  session.store.toggleAlso({ layer: 0, head: 0 });
+  expect(session.selection.value).toMatchObject({ head: 1, also: [] });
+  const many = Array.from({ length: 9 }, () => ({ layer: 0, head: 1 }));
+  session.update({ also: many });
+  expect(session.selection.value.also.length).toBe(MAX_HEADS - 1);
 });
 
 test("a head, a role and a word are found by their names", async () => {

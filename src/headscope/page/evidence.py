@@ -12,6 +12,7 @@ from headscope.heads.cards import ACCURACIES, CardRow, HeadCard, RankedTable, Ra
 from headscope.heads.roles import TOKEN_ROLES, corpus_roles
 from headscope.page.payload import Evidence
 from headscope.page.payload_types import Bounded, CardNumber, LinkedDocument, PageCard, Relation
+from headscope.results.display import counted
 from headscope.results.result import Exemplar, Result
 from headscope.results.trace import Trace
 
@@ -77,7 +78,7 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
         for head in range(trace.n_heads)
     }
     prefix = f"{listed[0].model} · "
-    runs = [f"{r.title.removeprefix(prefix)}, {r.n_documents:,} documents" for r in listed]
+    runs = [f"{r.title.removeprefix(prefix)}, {counted(r.n_documents)}" for r in listed]
     about = "; ".join(dict.fromkeys(runs))
     meanings = {
         _name(column): column.display.meaning

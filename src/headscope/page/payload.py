@@ -10,26 +10,37 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import xarray as xr
 
-from headscope.errors import InputError
+from headscope.errors import InputError, UnknownName
+from headscope.heads.roles import ROLES
 from headscope.page.codec import Buffers, Payload
 from headscope.page.payload_blocks import block_part
 from headscope.page.payload_types import (
     EditedPart,
     EffectsPart,
     EvidencePart,
+    ExercisePart,
     Header,
     PageHost,
     PiecePart,
     PredictionsPart,
+    RoleId,
     StoryStep,
     TokensPart,
     TracePart,
 )
-from headscope.page.selection import make_step, opened_at, read_fragment, shown_layers
+from headscope.page.selection import (
+    deciding_look,
+    make_step,
+    opened_at,
+    read_fragment,
+    reading_look,
+    shown_layers,
+)
 from headscope.results.effect_data import HeadEffects
 from headscope.results.media import Media
 from headscope.results.predictions import WHOLE_TEXT, Predictions
@@ -130,6 +141,10 @@ Step = tuple[str, Mapping[str, object] | str]
 """A caption, and the selection it is about."""
 
 
+Question = tuple[str, Mapping[str, object] | str, str | Sequence[tuple[int, int]]]
+"""A question, the selection it opens, and its answer: `effect`, a role, or heads."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Cards of a model's heads over a corpus, and the roles of the heads of each block."""
@@ -150,6 +165,7 @@ class Contents:
     examples: Sequence[Sequence[int]] | None = None
     selection: str = ""
     story: Sequence[Step] = ()
+    exercise: Sequence[Question] = ()
     neurons: bool | Sequence[int] | None = None
     evidence: Evidence | None = None
     report: str | None = None
@@ -183,7 +199,8 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
                     f"A step of a story should be a caption and a selection, such as "
                     f'("It rests.", {{"layer": 0, "head": 3}}), not {step!r:.80}.'
                 )
-    fragments = [selection, *(step["selection"] for step in story)]
+    exercise = [_question(traces, examples, question) for question in contents.exercise]
+    fragments = [selection, *(step["selection"] for step in (*story, *exercise))]
     layers = _stored_layers(traces, contents.neurons, fragments)
     buffers = Buffers()
     partners = {pair[side]: pair[1 - side] for pair in examples if len(pair) == 2
@@ -208,7 +225,52 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
     }
     if contents.report:
         header["report"] = contents.report
+    looks = reading_look(traces[examples[0][0]]), deciding_look(traces[examples[0][0]])
+    if looks[0] and looks[1]:
+        reader, decider = (f"L{look.layer}H{look.head}" for look in looks if look)
+        header["tour"] = {"reader": reader, "decider": decider}
+    if exercise:
+        header["exercise"] = exercise
     return Payload(dict(header), buffers.packed)
+
+
+def _question(
+    traces: Sequence[Trace], examples: Sequence[Sequence[int]], question: object
+) -> ExercisePart:
+    """A question of an exercise; raise InputError if the page cannot answer it."""
+    match question:
+        case (str() as text, (Mapping() | str()) as chosen, answer):
+            shown = _shown(traces, examples, chosen)
+        case _:
+            raise InputError(
+                f"A question of an exercise should be a text, a selection and an answer, such as "
+                f'("Find the induction head.", {{}}, "induction"), not {question!r:.80}.'
+            )
+    part: ExercisePart = {
+        "question": text,
+        "selection": make_step(shown, chosen),
+        "answer": "heads",
+        "heads": [],
+    }
+    if answer == "effect":
+        if shown[0].effects is None:
+            raise InputError(f"“{text}” asks for effects: save the page with effects=True.")
+        part["answer"] = "effect"
+    elif isinstance(answer, str):
+        if answer not in ROLES:
+            raise UnknownName.of("answer", answer, ("effect", *ROLES))
+        part["answer"] = cast("RoleId", answer)
+    elif isinstance(answer, Sequence) and answer:
+        for head in answer:
+            layer, number = head
+            step = make_step(shown, {"layer": layer, "head": number})
+            part["heads"].append(read_fragment(step)["head"])
+    else:
+        raise InputError(
+            f"The answer to “{text}” should be 'effect', a role, or heads such as [(17, 4)], "
+            f"not {answer!r:.80}."
+        )
+    return part
 
 
 def trace_part(

@@ -137,10 +137,12 @@ def block_part(
     _check_weights(block, weights, known, present)
     fine_planes: list[int] | None = [] if max(weights.shape[2:]) <= FINE_LIMIT else None
     coarse_planes: list[int] = []
+    is_pooled = max(weights.shape[2:]) > THUMB_SIDE
     thumbs = []
     for layer in weights:
         coarse, fine = encode(layer, fine=fine_planes is not None)
-        coarse_planes.append(buffers.add(coarse))
+        if is_pooled:
+            coarse_planes.append(buffers.add(coarse))
         if fine_planes is not None and fine is not None:
             fine_planes.append(buffers.add(fine))
         thumbs.append(cell_maxima(coarse, THUMB_SIDE))  # 255, missing, is the largest of all

@@ -90,7 +90,7 @@ class BlockPart(TypedDict):
     present: list[list[int]]
     shape: list[int]
     coarse: list[int]
-    """Buffer of each layer."""
+    """Buffer of each layer; empty if thumbnails have every weight."""
     fine: list[int] | None
     thumb: int
     thumb_shape: list[int]
@@ -247,6 +247,25 @@ class StoryStep(TypedDict):
     selection: str
 
 
+class TourPart(TypedDict):
+    """Heads of the tour through a page of a language model, as `L0H1`."""
+
+    reader: str
+    """Head that reads the predicted word most, else one word most."""
+    decider: str
+    """Head with the largest effect on the prediction."""
+
+
+class ExercisePart(TypedDict):
+    """A question about the heads of a page, and its answer."""
+
+    question: str
+    selection: str
+    answer: Literal["effect", "heads"] | RoleId
+    """Heads with the largest effect, heads named in `heads`, or heads with a role."""
+    heads: list[str]
+
+
 class Example(TypedDict):
     """One trace, or two to compare."""
 
@@ -262,6 +281,8 @@ class Header(TypedDict):
     place: PageHost
     selection: str
     story: list[StoryStep]
+    tour: NotRequired[TourPart]
+    exercise: NotRequired[list[ExercisePart]]
     examples: list[Example]
     command: str
     evidence: EvidencePart | None

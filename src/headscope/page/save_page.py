@@ -22,7 +22,7 @@ from headscope.atomic import atomic_path
 from headscope.errors import InputError
 from headscope.page.codec import Payload, cell_maxima
 from headscope.page.evidence import make_evidence
-from headscope.page.payload import Contents, Step, make_payload
+from headscope.page.payload import Contents, Question, Step, make_payload
 from headscope.page.selection import make_step
 from headscope.results.result import Result
 from headscope.results.trace import Trace
@@ -180,6 +180,7 @@ def save_page(
     titles: Sequence[str] | None = None,
     selection: str | Mapping[str, object] = "",
     story: Sequence[Step] = (),
+    exercise: Sequence[Question] = (),
     evidence: Result | Iterable[Result] | None = None,
     report: str | None = None,
     effects: bool = False,
@@ -202,6 +203,9 @@ def save_page(
             has it, or a URL fragment. By default the head that shows most, and of a comparison
             the one that differs most.
         story: captions, each with the selection it is about.
+        exercise: questions of “Your turn”, each with the selection it opens and its answer:
+            `"effect"` (the head with the largest effect), a role such as `"induction"`, or heads
+            as `[(layer, head), …]`. Roles and effects are hidden until the answer is shown.
         evidence: what a corpus run measured of the model, for names and cards of its heads.
         report: the address of a report on the model, relative to the page, which the cards of its
             heads link to.
@@ -219,6 +223,7 @@ def save_page(
         examples=examples,
         selection=make_step(shown, selection),
         story=story,
+        exercise=exercise,
         neurons=neurons,
         evidence=None if evidence is None else make_evidence(evidence, listed[0]),
         report=report,

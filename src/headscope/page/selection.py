@@ -1,6 +1,7 @@
 """Opening selection of a page and of story steps, as the front end's URL fragment.
 
-By default a page opens on the head with the strongest role, at the query that shows it most.
+A language model opens on its last word, which its prediction is about. Other models open on the
+head with the strongest role, at the query that shows it most.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ POSITIONS = ("previous_token", "next_token")
 PREFERENCE: tuple[tuple[str, ...], ...] = (TOKEN_ROLES, POSITIONS, ("current_token",))
 """A head that reads by content before one that reads by position, and both before one that stays
 where it is. Attention sinks and broad heads never open a page."""
+
+
+MIN_READ = 0.2
+"""Minimum weight on the predicted word for a head to count as its reader."""
 
 
 class Look(NamedTuple):
@@ -60,17 +65,87 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
     return _look(block, int(row), int(number), names[role])
 
 
-def widest_difference(one: Block, other: Block) -> Look | None:
+def deciding_look(trace: Trace) -> Look | None:
+    """Return the head with the largest effect on the next word, at the last query.
+
+    The effect is on the log-odds of the prediction over its foil; on its log-probability without
+    a foil. None if effects were not measured there.
+    """
+    block, effects = trace.main, trace.effects
+    last = block.attention.sizes["query"] - 1
+    is_measured = effects is not None and effects.kind == "prediction" and effects.position == last
+    if effects is None or not is_measured or not is_writer(trace):
+        return None
+    after = effects.data["after"].transpose("layer", "head", "candidate").values
+    change = after - effects.data["before"].values
+    names = [str(name) for name in effects.data["candidate"].values]
+    foil = foil_of(trace)
+    rival = change[..., names.index(foil)] if foil in names else 0.0
+    return _largest(block, np.nan_to_num(np.abs(change[..., 0] - rival)), last)
+
+
+def reading_look(trace: Trace) -> Look | None:
+    """Return the head whose last query reads the predicted word most, else one word most.
+
+    The first word, the word itself and the word before it do not count. None for other models.
+    """
+    if trace.predictions is None or not is_writer(trace):
+        return None
+    block, last = trace.main, trace.main.attention.sizes["query"] - 1
+    rows = known_weights(block)[:, :, last].copy()
+    rows[..., np.asarray(block.key_tokens.special, dtype=bool)] = 0
+    rows[..., [0, *range(max(0, last - 1), last + 1)]] = 0
+    answer = trace.predictions.top(last)[0][0].strip()
+    is_answer = np.array([token.strip() == answer for token in block.key_tokens.tokens])
+    of_answer = (rows * is_answer).max(-1)
+    sizes = of_answer if of_answer.max(initial=0.0) >= MIN_READ else rows.max(-1)
+    return _largest(block, sizes, last)
+
+
+def _largest(block: Block, sizes: np.ndarray, query: int) -> Look | None:
+    if not sizes.max(initial=0.0) > 0:
+        return None
+    row, head = np.unravel_index(sizes.argmax(), sizes.shape)
+    return Look(_layer(block, int(row)), int(head), query)
+
+
+def is_writer(trace: Trace) -> bool:
+    """Return True if the trace has a prediction of the word after its last one."""
+    given = trace.predictions
+    last = trace.main.attention.sizes["query"] - 1
+    return given is not None and given.kind == "next" and last in given.positions
+
+
+def foil_of(trace: Trace) -> str:
+    """Return the answer to contrast the prediction with; empty for all others.
+
+    Likeliest other answer that the text contains, if the text contains the predicted word too.
+    Both begin with a capital letter, or neither.
+    """
+    if trace.predictions is None:
+        return ""
+    texts = {token.strip() for token in trace.tokens}
+    names = [text for text, _ in trace.predictions.top()]
+    if names[0].strip() not in texts:
+        return ""
+    kind = names[0].strip()[:1].isupper()
+    alike = (name for name in names[1:] if name.strip()[:1].isupper() == kind)
+    return next((name for name in alike if name.strip() in texts), "")
+
+
+def widest_difference(one: Block, other: Block, query: int | None = None) -> Look | None:
     """The head whose rows differ most between two traces, and the query that does.
 
-    Heads that were switched off in one of the two are left out.
-    Special tokens are considered only where no other token differs. None where the two traces
-    have different shapes, or do not differ.
+    Heads that were switched off in one of the two are left out. With `query`, rows of this query
+    are compared. Special tokens are considered only where no other token differs. None where the
+    two traces have different shapes, or do not differ.
     """
     first, second = known_weights(one), known_weights(other)
     if first.shape != second.shape:
         return None
     apart = np.abs(first - second).sum(-1)
+    if query is not None:
+        apart = np.where(np.arange(apart.shape[-1]) == query, apart, 0.0)
     of_words = np.where(np.asarray(one.query_tokens.special, dtype=bool), 0.0, apart)
     apart = of_words if of_words.max(initial=0.0) > 0 else apart
     is_on = (first.sum((2, 3)) > 0) & (second.sum((2, 3)) > 0)
@@ -98,12 +173,24 @@ VIEWS = {"all": None, "model": None, "head": "lines", "neuron": "neurons"}
 """Tab of each view; the page chooses for other views."""
 THEMES = ("auto", "light", "dark")
 TABS = ("lines", "matrix", "neurons", "evidence", "effect")
-COLORS = ("role", "effect", "spread", "distance")
+COLORS = ("role", "effect", "difference", "spread", "distance")
 SOURCES = ("corpus", "text")
 """Sources of roles if there is a corpus."""
 CHOICES = {"tab": TABS, "color": COLORS, "named": SOURCES, "theme": THEMES}
 EDITS = ("off", "cell", "neuron")
-PLAIN = ("role", "against", "with", "sort", "minus", *EDITS, "filter", "pane", "embed")
+PLAIN = (
+    "role",
+    "against",
+    "with",
+    "mean",
+    "sort",
+    "minus",
+    "answers",
+    *EDITS,
+    "filter",
+    "pane",
+    "embed",
+)
 """Keys of a fragment that a story step may set."""
 STEP = ("layer", "head", "block", "word", "key", "example", *CHOICES, *PLAIN)
 HEAD = re.compile(r"L(\d+)H(\d+)")
@@ -175,13 +262,19 @@ def opened_at(traces: Sequence[Trace], selection: str) -> str:
     if "head" in parts:
         return selection
     block = traces[0].blocks.get(parts.get("block", ""), traces[0].main)
+    is_last = block is traces[0].main and is_writer(traces[0]) and "word" not in parts
     look = None
     if len(traces) == 2 and block.name in traces[1].blocks:
-        look = widest_difference(block, traces[1].blocks[block.name])
+        query = block.attention.sizes["query"] - 1 if is_last else None
+        look = widest_difference(block, traces[1].blocks[block.name], query)
+    if look is None and is_last:
+        look = deciding_look(traces[0]) or reading_look(traces[0])
     look = look or first_look(block)
     opened: dict[str, object] = {"head": f"L{look.layer}H{look.head}"}
     if "word" not in parts and look.query is not None:
         opened["word"] = look.query
+    if is_last and foil_of(traces[0]):
+        opened["against"] = foil_of(traces[0]).strip()
     return _fragment(opened | parts)
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import uuid4
 
 from headscope.arguments import whole_number
-from headscope.errors import MissingExtra
+from headscope.errors import HeadscopeError, InputError, MissingExtra
 from headscope.page.codec import Payload
 from headscope.page.evidence import make_evidence
 from headscope.page.payload import Contents, make_payload
-from headscope.page.replies import Replies
+from headscope.page.replies import Replies, replies_for
 from headscope.page.save_page import make_page, page_of, picture_of, static_file, write_page
 from headscope.results.result import Result
 
@@ -34,7 +34,7 @@ class Explorer(anywidget.AnyWidget):
 
     `selection` is what the reader has selected, as a URL fragment (`head=L2H8&word=4`); setting it
     changes the selection. What the page asks the kernel answers: exact rows, the vectors of a
-    layer, and where the traces know their model also edits, effects and scores.
+    layer, and where the traces know their model also edits, effects, scores and other texts.
     """
 
     _esm = static_file("widget.js")
@@ -95,9 +95,30 @@ class Explorer(anywidget.AnyWidget):
         )
 
     def _answer(self, _: object, content: Mapping[str, object], __: object) -> None:
-        if isinstance(kind := content.get("kind"), str):
+        kind = content.get("kind")
+        if kind == "read":
+            self.send({"id": content.get("id"), **self._read(content.get("text"))})
+        elif isinstance(kind, str):
             answer, buffers = self._replies.reply(kind, content)
             self.send({"id": content.get("id"), **answer}, buffers=buffers)
+
+    def _read(self, text: object) -> dict[str, object]:
+        """Trace another text with the same model, and show it in place of the first."""
+        try:
+            if not isinstance(text, str) or not text.strip():
+                raise InputError(f"The sentence should be a text, not {text!r:.80}.")
+            origin = self._replies.traces[0].require_origin("read")
+            with origin.as_it_was():
+                trace = origin.model.trace(text)
+            payload = make_payload([trace], Contents(place="notebook"))
+        except HeadscopeError as error:
+            return {"error": str(error)}
+        self._replies, self._payload = replies_for([trace]), payload
+        with self.hold_sync():
+            self.buffers = list(payload.buffers)
+            self.selection = str(payload.header["selection"])
+            self.header = json.dumps(payload.header)
+        return {"found": True}
 
 
 def explore(

@@ -183,8 +183,14 @@ interface KernelReply {
   readonly buffers: readonly Uint8Array<ArrayBuffer>[];
 }
 
+/** Backend of a notebook: it also reads another text, which arrives as a change of the header. */
+export interface KernelBackend extends Backend {
+  read(text: string): Promise<void>;
+  stop(): void;
+}
+
 /** Send requests to the kernel as messages; `stop` ends it. */
-export function kernelBackend(model: WidgetModel): Backend & { stop(): void } {
+export function kernelBackend(model: WidgetModel): KernelBackend {
   const waiting = new Map<number, (reply: KernelReply) => void>();
   let count = 0;
   const receive = (content: KernelReply["content"], views: DataView<ArrayBuffer>[] | undefined) => {
@@ -219,6 +225,9 @@ export function kernelBackend(model: WidgetModel): Backend & { stop(): void } {
     async effects(trace, position) {
       const { content, readBuffer } = await send<EffectsReply>("effects", { trace, position });
       return (await openEffects(content.effects, readBuffer))!;
+    },
+    async read(text) {
+      await message("read", { text });
     },
     stop: () => model.off("msg:custom", receive),
   };

@@ -45,6 +45,15 @@ export function formatSmall(value: number): string {
   return value.toExponential(1).replaceAll("-", "−");
 }
 
+/** Format a probability: whole percents from 10 %, else two digits. */
+export function probability(share: number): string {
+  const value = 100 * share;
+  const text = value >= 10 || value === 0 ? value.toFixed(0) : value.toPrecision(2);
+  return value > 0 && value < 0.01
+    ? "< 0.01 %"
+    : `${text === "100" && value < 99.95 ? value.toFixed(1) : text} %`;
+}
+
 export function percent(share: number | null): string {
   return share === null || Number.isNaN(share) ? "–" : `${Math.round(100 * share)} %`;
 }

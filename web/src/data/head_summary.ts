@@ -3,9 +3,15 @@
 import type { RoleId } from "../../generated/payload.ts";
 import type { Matrix } from "./filtered_block.ts";
 import { percent } from "./format.ts";
-import { type Entry, printed } from "./tokens.ts";
+import type { Entry } from "./tokens.ts";
 
-export type Link = Readonly<{ from: Entry; to: Entry; weight: number }>;
+export type Link = Readonly<{
+  from: Entry;
+  to: Entry;
+  weight: number;
+  /** Token before `to`. */
+  before?: Entry | undefined;
+}>;
 
 export interface TitleParts {
   readonly lead: string;
@@ -30,7 +36,8 @@ export function strongestLink(
       const weight = matrix.weights[r * matrix.columns + c];
       const isItself = to.positions[0] === rows[r].positions[0] && role !== "current_token";
       if (to.special || isItself || (to.positions[0] === 0 && columns.length > 2)) return;
-      if (weight > (best?.weight ?? 0)) best = { from: rows[r], to, weight };
+      if (weight > (best?.weight ?? 0))
+        best = { from: rows[r], to, weight, before: columns[c - 1] };
     });
   }
   return best;
@@ -54,6 +61,9 @@ export function isSink(
   return role === "first_token" || role === "special_token" || role === "punctuation";
 }
 
+/** Minimum weight that the title of a sink head names. */
+const MIN_NAMED = 0.05;
+
 /** Minimum weight of a pinned word for a sink head to be titled by what the word reads. */
 const MIN_PINNED = 0.25;
 
@@ -70,7 +80,7 @@ export function titleOf(
   const parts = (lead: string, links: readonly Link[] = present) => ({ lead, words: [], links });
   if (isSinkRole && !isStrong) {
     const lead = `${LEADS[role]}, ${percent(share)} on average`;
-    const shown = isPinned ? present : [];
+    const shown = isPinned ? present.filter(({ weight }) => weight >= MIN_NAMED) : [];
     return parts(shown.length ? `${lead};` : lead, shown);
   }
   if (role === "broad") return parts(`${LEADS.broad}${present.length ? ", most of all" : ""}`);
@@ -81,11 +91,30 @@ export function titleOf(
     return parts(present.length ? `${lead}:` : lead);
   }
   if (present.length === 0) return parts("reads hardly any word here");
-  if (!isPinned) return parts("has no single role; strongest:");
-  const { from, to } = present[0];
-  const way = to.positions[0] < from.positions[0] ? "reads back" : "reads ahead";
-  const words = [...new Set(present.map((link) => printed(link.from.label)))];
-  return { lead: `${way} from`, words, links: present };
+  return parts(isPinned ? localLead(present[0]) : "no single role; strongest:");
+}
+
+/** What a word does with a head, whatever the head's role over all words. */
+function localLead({ from, to, before }: Link): string {
+  const same = (a: Entry, b: Entry) => a.label.trim() === b.label.trim() && /\w/.test(a.label);
+  const isBefore = to.positions[0] < from.positions[0];
+  if (isBefore && before && same(before, from)) return "reads what followed the same word earlier:";
+  if (same(from, to)) return "reads the same word elsewhere:";
+  if (to.positions[0] === from.positions[0] - 1) return "reads the token before:";
+  return "";
+}
+
+/** Largest weight of a row below which drawings are scaled up. */
+const FAINT = 0.12;
+
+/** Factor by which the weights of a row are drawn larger, rounded; 1 unless all are small. */
+export function scaleOf(weights: ArrayLike<number>): number {
+  let most = 0;
+  for (let i = 0; i < weights.length; i++) {
+    if (weights[i] > most) most = weights[i];
+  }
+  if (most >= FAINT || most <= 0) return 1;
+  return Number((0.5 / most).toPrecision(1));
 }
 
 /** Largest weights of a row, and the sum of the rest. */

@@ -59,7 +59,8 @@ function checkBlock(block: BlockPart, trace: TracePart): void {
     rows?.length === layers && rows.every((row) => row.length === heads);
   need(block.layers?.length === layers, `${where}: layers and shape differ`);
   need(block.heads === heads, `${where}: heads and shape differ`);
-  need(block.coarse?.length === layers, `${where}: buffers and layers differ`);
+  const isPooled = `${block.thumb_shape}` !== `${block.shape}`;
+  need(block.coarse?.length === (isPooled ? layers : 0), `${where}: buffers and layers differ`);
   const { heads: named, here: inText } = block.roles ?? {};
   need(isTable(named) && (!inText || isTable(inText)), `${where}: roles and heads differ`);
   need(

@@ -94,9 +94,13 @@ async function openBlock(
 ): Promise<Block> {
   const [, heads, queries, keys] = part.shape;
   const size = heads * queries * keys;
+  const codes = await readBuffer(part.thumb, product(part.thumb_shape));
   const layer = (index: number) =>
     new Lazy(async () => {
-      const coarse = readBuffer(part.coarse[index], size);
+      // Thumbnails of a short text are not pooled: they are its coarse planes.
+      const coarse = part.coarse.length
+        ? readBuffer(part.coarse[index], size)
+        : codes.subarray(index * size, (index + 1) * size);
       const fine = part.fine && readBuffer(part.fine[index], Math.ceil(size / 2));
       return new Planes([heads, queries, keys], await coarse, await fine);
     });
@@ -112,7 +116,7 @@ async function openBlock(
     thumbs: {
       rows: part.thumb_shape[2],
       columns: part.thumb_shape[3],
-      codes: await readBuffer(part.thumb, product(part.thumb_shape)),
+      codes,
     },
     groups: part.groups,
     roles: part.roles,

@@ -33,7 +33,14 @@ async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): P
     const selection = model.get("selection") as string;
     if (session && selection !== session.store.fragment) session.store.open(selection);
   };
-  try {
+  const read = (text: string) => {
+    const now = session;
+    if (!now) return;
+    const { signal } = new AbortController();
+    void now.requests.run("The model is reading …", signal, () => backend.read(text));
+  };
+  /** Show what the model's traits hold: the first text, or another that was read. */
+  const show = async () => {
     const header = parseHeader(model.get("header") as string);
     const buffers = (model.get("buffers") as DataView<ArrayBuffer>[]).map(
       (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength),
@@ -42,6 +49,7 @@ async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): P
       header,
       bufferReader((index) => buffers[index] ?? null),
     );
+    explorer?.dispose();
     session = new Session(header, traces, backend, model.get("selection") as string);
     explorer = mount(host, session, {
       changed(selection) {
@@ -49,17 +57,23 @@ async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): P
         model.set("selection", selection);
         model.save_changes();
       },
-      lab: null,
+      lab: header.examples[0].traces.length === 1 ? { read } : null,
       around: el,
     });
+  };
+  const refresh = () => void show().catch((error: unknown) => showError(host, error));
+  try {
+    await show();
     hideStill(model);
     model.on("change:selection", follow);
+    model.on("change:header", refresh);
   } catch (error) {
     showError(host, error);
   }
   return () => {
     backend.stop();
     model.off("change:selection", follow);
+    model.off("change:header", refresh);
     explorer?.dispose();
     removeEventListener("keydown", guard, true);
   };

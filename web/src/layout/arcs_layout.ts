@@ -28,6 +28,10 @@ interface ArcsInput {
   readonly read: Float32Array | null;
   readonly above: number;
   readonly isCross: boolean;
+  /** Factor by which weights are drawn larger. */
+  readonly scale?: number;
+  /** Pixels by which arcs of one of several heads are moved aside. */
+  readonly shift?: number;
 }
 
 const LABELED = 2;
@@ -38,7 +42,7 @@ const CROWDED = 32;
 
 /** Build arcs between words of one line; across lines, shading replaces them. */
 export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Arc[] {
-  const { filtered, focus } = input;
+  const { filtered, focus, scale = 1, shift = 0 } = input;
   const links = linksOf(input).sort((a, b) => a.weight - b.weight);
   const most = links.at(-1)?.weight ?? 1;
   const isLooked = focus.row >= 0 || focus.column >= 0;
@@ -60,12 +64,13 @@ export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Ar
       const [x1, x2] = isItself ? [from.x - 7, from.x + 7] : [from.x, to.x];
       const end = focus.row < 0 && focus.column >= 0 ? from : to;
       const isLeft = end.x <= (end === to ? from : to).x;
-      const isStrong = isLooked && i >= feet.length - LABELED && link.weight >= 0.1 && !isItself;
+      const isStrong =
+        isLooked && i >= feet.length - LABELED && link.weight * scale >= 0.1 && !isItself;
       return {
         from: filtered.rows.indexOf(link.from),
         to: filtered.columns.indexOf(link.to),
-        path: arcPath([x1, y], [x2, y], y - rise * 1.33),
-        width: isLooked ? 0.8 + 4.4 * link.weight : 0.7 + 1.6 * link.weight,
+        path: arcPath([x1 - shift, y], [x2 + shift, y], y - rise * 1.33),
+        width: isLooked ? 0.8 + 4.4 * Math.min(1, link.weight * scale) : 0.7 + 1.6 * link.weight,
         opacity: isLooked ? 0.3 + (0.7 * link.weight) / most : 0.15 + 0.5 * link.weight,
         label: isStrong ? shortWeight(link.weight) : "",
         labelX: isLeft ? Math.max(24, end.x - 6) : end.x + 6,
@@ -114,7 +119,7 @@ type PlacedToken = Place & Readonly<{ text: string; position: number; line: numb
 interface ArcText {
   readonly tokens: readonly PlacedToken[];
   readonly height: number;
-  /** Paths of the arc and of its arrowhead; empty if it ends where it begins. */
+  /** Paths of the arc and of its arrowhead; empty across lines, or if it ends where it begins. */
   readonly paths: readonly string[];
 }
 
@@ -157,10 +162,11 @@ export function arcText(
     word.push({ text, position, width: textWidth(text, ARC_FONT, isEnd) });
   });
   if (word.length) endWord();
-  const step = line > 0 ? 26 : 21;
+  const step = line > 0 ? 30 : 21;
   const all = placed.map((token) => ({ ...token, y: RISE + ARC_FONT + token.line * step }));
   const [from, to] = [query, key].map((i) => all.find(({ position }) => position === i));
-  const paths = from && to && from !== to ? arrowPaths(from, to) : [];
+  // Across lines, an arc would run through the text: its ends are marked instead.
+  const paths = from && to && from !== to && from.line === to.line ? arrowPaths(from, to) : [];
   return { tokens: all, height: RISE + ARC_FONT + line * step + 12, paths };
 }
 
@@ -168,8 +174,7 @@ function arrowPaths(from: PlacedToken, to: PlacedToken): string[] {
   const top = ({ x, y, width }: PlacedToken) =>
     [x + width / 2, y - ARC_FONT - 1].map((value) => Math.round(value * 100) / 100);
   const [[x1, y1], [x2, y2]] = [top(from), top(to)];
-  const isLevel = from.line === to.line;
-  const rise = isLevel ? Math.min(RISE + 3, 8 + Math.abs(x2 - x1) * 0.06) : RISE;
+  const rise = Math.min(from.line > 0 ? RISE - 6 : RISE + 3, 8 + Math.abs(x2 - x1) * 0.06);
   const high = Math.round((Math.min(y1, y2) - rise) * 100) / 100;
   const head = `M${x2 - 3.2} ${y2 - 5} L${x2} ${y2} L${x2 + 3.2} ${y2 - 5}`;
   return [arcPath([x1, y1], [x2, y2], high), head];

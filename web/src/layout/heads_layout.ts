@@ -15,24 +15,29 @@ export interface Grid {
   readonly top: number;
   readonly width: number;
   readonly height: number;
-  readonly label: "name" | "sign" | "side" | "none";
+  /** Heads in a row. */
+  readonly across: number;
+  readonly label: "name" | "sign" | "side" | "none" | "list";
 }
 
 export const GAP = 2;
 const NAME = 13;
+/** Width of a role's symbol beside a tile. */
+const SIGN = 13;
+const LIST = { width: 92, height: 44 } as const;
 
 export function gridOf(
   room: { width: number; height: number },
   layers: number,
   heads: number,
   isGrouped: boolean,
-  isTouched = false,
+  { isTouched = false, hasNames = true } = {},
 ): Grid {
   const left = 32;
   const top = 18 + (isGrouped ? 12 : 0);
-  const pitch = Math.min(46, Math.max(14, Math.floor((room.width - left - 10) / heads)));
+  const pitch = Math.min(60, Math.max(14, Math.floor((room.width - left - 10) / heads)));
   const free = Math.floor((room.height - top - 6) / layers) - GAP;
-  const cellHeight = Math.min(84, Math.max(isTouched ? 20 : 9, free));
+  const cellHeight = Math.min(84, Math.max(isTouched ? 20 : 5, free));
   const cellWidth = pitch - GAP;
   const isTall = cellHeight >= 34;
   return {
@@ -42,26 +47,95 @@ export function gridOf(
     top,
     width: left + heads * pitch,
     height: top + layers * (cellHeight + GAP),
-    label: isTall ? (cellWidth >= 28 ? "name" : "sign") : cellWidth >= 24 ? "side" : "none",
+    across: heads,
+    label: !hasNames
+      ? "none"
+      : isTall
+        ? cellWidth >= 28
+          ? "name"
+          : "sign"
+        : cellWidth >= 24
+          ? "side"
+          : "none",
   };
+}
+
+/** Grid of sorted heads: tiles that have room for a name and a number. */
+export function listOf(room: { width: number }, count: number): Grid {
+  const across = Math.max(2, Math.floor((room.width - 14) / (LIST.width + GAP)));
+  const cellWidth = Math.floor((room.width - 14) / across) - GAP;
+  const [left, top] = [6, 2];
+  const height = top + Math.ceil(count / across) * (LIST.height + GAP);
+  const width = left + across * (cellWidth + GAP);
+  return { cellWidth, cellHeight: LIST.height, left, top, width, height, across, label: "list" };
 }
 
 /** Width of the pane of all heads that gives thumbnails a readable size. */
 export function gridWidth(width: number, heads: number): number {
-  const wanted = 58 + heads * (heads <= 12 ? 33 : 30);
-  return Math.round(Math.max(width > 1100 ? 340 : 268, Math.min(wanted, width * 0.4)));
+  const wanted = Math.max(width * 0.29, Math.min(58 + heads * 16, width * 0.4));
+  return Math.round(Math.max(width > 1100 ? 340 : 268, Math.min(wanted, 58 + heads * 60)));
 }
 
-export function placeOf(grid: Grid, i: number, across: number): { x: number; y: number } {
+export function placeOf(grid: Grid, i: number): { x: number; y: number } {
   return {
-    x: grid.left + (i % across) * (grid.cellWidth + GAP),
-    y: grid.top + Math.floor(i / across) * (grid.cellHeight + GAP),
+    x: grid.left + (i % grid.across) * (grid.cellWidth + GAP),
+    y: grid.top + Math.floor(i / grid.across) * (grid.cellHeight + GAP),
   };
 }
 
-export type CellLook = Readonly<{ paper: Rgb; ink: Rgb }>;
+export type CellLook = Readonly<{ paper: Rgb; ink: Rgb; hasSign?: boolean }>;
 
-/** Draw the thumbnail of each head at its place. */
+/** Weights of one row for every head; null for a head that was not unpacked. */
+export type RowOf = (layerIndex: number, head: number) => ArrayLike<number> | null;
+
+/** Rows of a word from thumbnails if they are not pooled, else from unpacked layers. Null for a
+ *  long text, or while layers are unpacked. */
+export function rowsOf(block: Block, query: number | null): RowOf | null {
+  const [queries, keys] = [block.queryTokens.texts.length, block.keyTokens.texts.length];
+  if (query === null || Math.max(queries, keys) > LINES_LIMIT) return null;
+  const { rows, columns, codes } = block.thumbs;
+  if (rows === queries && columns === keys) {
+    return (layerIndex, head) => {
+      const start = ((layerIndex * block.heads + head) * rows + query) * columns;
+      return Float32Array.from({ length: columns }, (_, i) => COARSE[codes[start + i]]);
+    };
+  }
+  const planes = block.planes.map((lazy) => lazy.value);
+  if (planes.some((plane) => plane === null)) return null;
+  return (layerIndex, head) =>
+    Float32Array.from({ length: keys }, (_, key) => planes[layerIndex]!.weight(head, query, key));
+}
+
+/** Weight from which a bar is drawn. */
+const MIN_BAR = 0.05;
+
+/** Draw a row as bars in the order of the text; sinks in gray. */
+export function drawBars(
+  row: ArrayLike<number>,
+  isSink: (key: number) => boolean,
+  on: Canvas,
+  tallest = 0.94,
+): void {
+  const { width, height, ink } = on;
+  ink.fill(0);
+  const count = row.length;
+  for (let key = 0; key < count; key++) {
+    const weight = row[key];
+    if (!(weight >= MIN_BAR)) continue;
+    const from = Math.floor((key * width) / count);
+    const gap = width / count >= 4 ? 1 : 0;
+    const to = Math.max(from + 1, Math.floor(((key + 1) * width) / count) - gap);
+    const top = height - Math.max(1, Math.round(height * tallest * Math.min(1, weight) ** 0.7));
+    const strength = isSink(key) ? 0.4 : 1;
+    for (let y = Math.max(0, top); y < height; y++) {
+      for (let x = from; x < Math.min(to, width); x++) {
+        ink[y * width + x] = Math.max(ink[y * width + x], strength);
+      }
+    }
+  }
+}
+
+/** Draw the thumbnail of each head at its place: the bars of a word, or the whole head. */
 export function gridPictures(
   block: Block,
   grid: Grid,
@@ -69,28 +143,36 @@ export function gridPictures(
   ratio: number,
   spots: readonly HeadIndex[],
   look: (layerIndex: number, head: number) => CellLook,
+  rowOf: RowOf | null = null,
 ): ImageMark[] {
   const thumbnail = thumbnailFilter(block, filter);
   const [rows, columns] = [thumbnail.rows.length, thumbnail.columns.length];
   const inner =
     grid.label === "name" || grid.label === "sign" ? grid.cellHeight - NAME : grid.cellHeight;
-  const [width, height] = [Math.round(grid.cellWidth * ratio), Math.round(inner * ratio)];
-  const canvas: Canvas = { width, height, ink: new Float32Array(width * height) };
+  const height = Math.round(inner * ratio);
   const marks: ImageMark[] = [];
+  const isSink = (key: number) => key === 0 || block.keyTokens.special[key];
   spots.forEach(({ layerIndex, head }, i) => {
     if (!block.has(layerIndex, head)) return;
-    const weights = thumbnailWeights(block, layerIndex, head, thumbnail);
-    (thumbnail.isLines ? drawLines : drawHeat)(weights, rows, columns, canvas);
-    const { paper, ink } = look(layerIndex, head);
+    const { paper, ink, hasSign } = look(layerIndex, head);
+    const across = grid.cellWidth - (hasSign && grid.label === "side" ? SIGN : 0);
+    const width = Math.round(across * ratio);
+    const canvas: Canvas = { width, height, ink: new Float32Array(width * height) };
+    const row = rowOf?.(layerIndex, head);
+    if (row) drawBars(row, isSink, canvas, grid.label === "list" ? 0.6 : 0.94);
+    else {
+      const weights = thumbnailWeights(block, layerIndex, head, thumbnail);
+      (thumbnail.isLines ? drawLines : drawHeat)(weights, rows, columns, canvas);
+    }
     marks.push({
       kind: "image",
-      ...placeOf(grid, i, block.heads),
-      width: grid.cellWidth,
+      ...placeOf(grid, i),
+      width: across,
       height: inner,
       columns: width,
       rows: height,
       pixels: colored(canvas, paper, ink),
-      smooth: true,
+      smooth: !row,
     });
   });
   return marks;

@@ -28,6 +28,8 @@ interface ColumnsInput {
   readonly rowEms: number;
   readonly columnEms: number;
   readonly least: number;
+  /** Minimum width for weights beside the words. */
+  readonly numbers?: number;
 }
 
 export function columnsOf(input: ColumnsInput): Columns {
@@ -38,7 +40,8 @@ export function columnsOf(input: ColumnsInput): Columns {
     Math.max(input.least, Math.floor((input.height - 2 * top) / longest)),
   );
   const fontSize = rowHeight >= 26 ? 17 : rowHeight >= 20 ? 15 : rowHeight >= 16 ? 13 : 11.5;
-  const numbers = input.width >= 560 ? 118 : input.width >= 330 ? 62 : 46;
+  const usual = input.width >= 560 ? 118 : input.width >= 330 ? 62 : 46;
+  const numbers = input.width >= 560 ? Math.max(usual, input.numbers ?? 0) : usual;
   const readers = 44;
   const most = Math.max(40, (input.width - numbers - readers) * 0.28);
   const left = Math.min(most, input.rowEms * fontSize + 12);
@@ -55,7 +58,7 @@ export function columnsOf(input: ColumnsInput): Columns {
     top,
     labels: { left: labelLeft + spare, right: labelRight - spare, width: right },
     lines: { left: labelLeft + spare + 12, right: labelRight - spare - 10 },
-    numbers: { x: labelRight - spare + right + 8, bar: numbers >= 110 ? numbers - 50 : 0 },
+    numbers: { x: labelRight - spare + right + 8, bar: numbers >= 110 ? usual - 50 : 0 },
     readers,
   };
 }
@@ -75,6 +78,10 @@ export interface LinesInput {
   readonly color: Rgb;
   /** Whether the head is off: its attention is drawn dashed. */
   readonly dashed: boolean;
+  /** Factor by which weights of the row in focus are drawn larger. */
+  readonly scale?: number;
+  /** Whether only the row or column in focus is drawn. */
+  readonly isAlone?: boolean;
 }
 
 export function lineWidth(weight: number): number {
@@ -84,7 +91,7 @@ export function lineWidth(weight: number): number {
 /** Build all lines of the row or column in focus, and behind a row the strongest line of each
  *  other word. Without a focus, the strongest line of each word. */
 export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Mark[] {
-  const { matrix, focus, above, dashed } = input;
+  const { matrix, focus, above, dashed, scale = 1 } = input;
   const color = cssOf(input.color);
   const isFree = focus.row < 0 && focus.column < 0;
   const curve = (
@@ -104,7 +111,7 @@ export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Ma
     curve(row, key, {
       color,
       opacity: 0.25 + 0.75 * Math.min(1, weight / Math.max(most, 1e-6)),
-      width: lineWidth(weight),
+      width: lineWidth(weight * scale),
     });
   const quiet = (row: number, key: number, weight: number) => {
     const isBack = input.dims && (input.keys[key].special || input.rows[row].special);
@@ -124,7 +131,7 @@ export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Ma
     } else if (focus.column >= 0) {
       const weight = weights[focus.column];
       if (focus.row < 0 && weight >= above) front.push(focused(row, focus.column, weight, 1));
-    } else {
+    } else if (isFree || !input.isAlone) {
       const [key] = strongest(weights, 1);
       if (weights[key] > 0 && weights[key] >= above) behind.push(quiet(row, key, weights[key]));
     }

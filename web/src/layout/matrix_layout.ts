@@ -31,6 +31,7 @@ export function matrixLayout(
   rows: number,
   columns: number,
   ems: number,
+  stretch = 1,
 ): MatrixLayout {
   const labels = Math.min(120, Math.max(40, ems * 14 + 18), size.width * 0.28);
   const top = labels * 0.8 + 10;
@@ -39,7 +40,9 @@ export function matrixLayout(
   const down = Math.min(LARGEST_FIT, room.height / Math.max(rows, 1));
   const isOblong = Math.max(across / down, down / across) > OBLONG;
   const fit = Math.max(0.1, isOblong ? across : Math.min(across, down));
-  const tall = isOblong ? Math.max(0.1, down) / fit : 1;
+  const tall = isOblong
+    ? Math.max(0.1, down) / fit
+    : Math.min(stretch, Math.max(1, Math.min(down, room.height / Math.max(rows, 1)) / fit));
   // A small matrix is centered, but stays near the edge so that zooming keeps room.
   const left = labels + Math.min(90, Math.max(0, room.width - fit * columns) / 2);
   return { ...size, left, top, rows, columns, fit, tall };
@@ -111,26 +114,52 @@ export function cellAt(window: Window, layout: MatrixLayout, x: number, y: numbe
   return row < layout.rows && column < layout.columns ? { row, column } : null;
 }
 
-/** Color the weights, one pixel per cell; negative ones in another color. */
+/** Scale of a heat map: the weight of full color, the least weight drawn, cells per pixel. */
+export interface HeatScale {
+  readonly full?: number;
+  readonly above?: number;
+  /** Cells along each side of a pixel, which shows the largest of them. */
+  readonly pool?: number;
+}
+
+export type Heat = Raster & Readonly<{ pool: number }>;
+
+/** Color the weights, one pixel per cell or per square of cells; negative ones in another color. */
 export function heatOf(
-  { rows, columns, weights }: Matrix,
+  matrix: Matrix,
   theme: Theme,
   color: Rgb,
-  above = 0,
+  { full = 1, above = 0, pool = 1 }: HeatScale = {},
   negative = color,
-): Raster {
+): Heat {
+  const { rows, columns, weights } = pool > 1 ? pooled(matrix, pool) : matrix;
   const pixels = pixelsOf(weights.length, (i) => {
     const weight = weights[i];
     if (Number.isNaN(weight)) return theme.rgb.missing;
     const size = Math.abs(weight);
-    const share = size < above ? 0 : Math.sqrt(Math.min(1, size));
+    const share = size < above ? 0 : Math.sqrt(Math.min(1, size / full));
     return mix(theme.rgb.panel, weight < 0 ? negative : color, share);
   });
-  return { columns, rows, pixels };
+  return { columns, rows, pixels, pool };
+}
+
+/** Largest weight, by size, of each square of cells; missing ones are passed over. */
+function pooled({ rows, columns, weights }: Matrix, pool: number): Matrix {
+  const [down, across] = [Math.ceil(rows / pool), Math.ceil(columns / pool)];
+  const most = new Float32Array(down * across);
+  for (let r = 0; r < rows; r++) {
+    const start = Math.floor(r / pool) * across;
+    for (let c = 0; c < columns; c++) {
+      const weight = weights[r * columns + c];
+      const i = start + Math.floor(c / pool);
+      if (Math.abs(weight) > Math.abs(most[i])) most[i] = weight;
+    }
+  }
+  return { rows: down, columns: across, weights: most };
 }
 
 interface MatrixInput {
-  readonly heat: Raster;
+  readonly heat: Heat;
   readonly rows: readonly Entry[];
   readonly keys: readonly Entry[];
   readonly focus: Focus;
@@ -149,7 +178,12 @@ export function matrixMarks(
   const x = layout.left - window.column * cell;
   const y = layout.top - window.row * down;
   const [width, height] = [layout.columns * cell, layout.rows * down];
-  const marks: Mark[] = [{ kind: "image", ...input.heat, x, y, width, height }];
+  const { heat } = input;
+  const drawn = {
+    width: heat.columns * heat.pool * cell,
+    height: heat.rows * heat.pool * down,
+  };
+  const marks: Mark[] = [{ kind: "image", ...heat, x, y, ...drawn }];
   const { focus, pinned } = input;
   const stroke = (row: number, column: number, thickness: number) => {
     const band = { kind: "frame" as const, color: theme.tone.ink, thickness };
@@ -209,7 +243,7 @@ export function matrixMarks(
 
 /** Build the whole matrix in small, with a frame around the visible part. */
 export function minimapMarks(
-  heat: Raster,
+  heat: Heat,
   window: Window,
   layout: MatrixLayout,
   size: { width: number; height: number },

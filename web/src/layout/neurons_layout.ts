@@ -159,6 +159,17 @@ export function neuronMarks(input: NeuronInput, layout: NeuronLayout, theme: The
   return marks;
 }
 
+/** Query as a strip of its own, which stays in view above the keys. */
+export function queryStrip(
+  neurons: Neurons,
+  order: readonly number[],
+  size: { width: number; height: number },
+  theme: Theme,
+): Mark[] {
+  const pixels = stripPixels(neurons.q, order, saturation([neurons.q]), theme);
+  return [{ kind: "image", x: 0, y: 0, ...size, columns: order.length, rows: 1, pixels }];
+}
+
 /** Color a vector as a row of cells, saturated from `limit` on. */
 function stripPixels(
   vector: Float32Array,

@@ -24,7 +24,7 @@ const NAMED = [
   ["special_token", "‖", "sep", "special tokens", "#9da4ad", "#667483"],
   ["punctuation", "·", "punct", "punctuation", "#c2ccd6", "#48525e"],
   // Lines of a head without a role have a color, its swatch is hollow.
-  ["unnamed", "", "", "unnamed", "#b3145e", "#ff86bb"],
+  ["unnamed", "", "", "no single role", "#b3145e", "#ff86bb"],
 ] as const;
 
 const DESCRIPTIONS: Record<RoleLook["id"], string> = {
@@ -38,7 +38,7 @@ const DESCRIPTIONS: Record<RoleLook["id"], string> = {
   first_token: "attention sink: reads the first token",
   special_token: "attention sink: reads tokens like [SEP] that mark where a text ends",
   punctuation: "attention sink: reads periods and commas",
-  unnamed: "no rule names it on this text",
+  unnamed: "no rule describes most of what it reads",
 };
 
 /** All roles; the last is that of heads without one. */
@@ -60,6 +60,19 @@ export function inkOn([red, green, blue]: Rgb): string {
   const linear = (part: number) => ((part / 255 + 0.055) / 1.055) ** 2.4;
   const light = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
   return light > 0.19 ? "#14171b" : "#ffffff";
+}
+
+/** Hues of heads drawn over one another, at least 11 apart in OKLab × 100, also for readers with
+ *  deuteranopia, protanopia or tritanopia. */
+const HEADS = {
+  light: "#3b1f9a #b55a20 #4488c5 #701319 #8000e0 #006080",
+  dark: "#5c6bce #dc5c2d #8ff882 #f49beb #a04080 #c080a0",
+} as const;
+
+/** Hue of the n-th head of several. */
+export function headHue(index: number, scheme: Scheme): Rgb {
+  const hues = HEADS[scheme].split(" ");
+  return rgbOfHex(hues[index % hues.length]);
 }
 
 /** Palette of Okabe and Ito (2008), safe for color-blind readers, toned for each scheme. */

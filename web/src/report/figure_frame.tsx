@@ -27,7 +27,7 @@ interface FigureFrameProps {
 
 export function FigureFrame({ figure, controls, csv, draw, ...about }: FigureFrameProps) {
   const { report, numbers } = useReport();
-  const { ref, width } = useSize<HTMLElement>(false);
+  const { ref, width } = useSize<HTMLDivElement>(false);
   const body = useRef<HTMLDivElement>(null);
   const title = `${numbers.get(figure.id) ?? ""}. ${figure.title}`;
   const notes = about.notes ?? [{ text: "", equation: figure.equation ?? undefined }];
@@ -37,13 +37,19 @@ export function FigureFrame({ figure, controls, csv, draw, ...about }: FigureFra
     download(new Blob([content], { type }), `${figure.id}.${suffix}`);
   const saveSvg = () => {
     const drawings = [...body.current!.querySelectorAll("svg")];
-    save(svgText(drawings, title), "svg", "image/svg+xml");
+    save(svgText(drawings, `${title} · ${report.title}`), "svg", "image/svg+xml");
   };
   return (
-    <figure ref={ref} id={`figure-${figure.id}`} aria-label={title}>
-      {controls && <div class="controls">{controls}</div>}
-      <div class="drawing" ref={body}>
-        {width > 0 && draw(Math.max(MIN_WIDTH, Math.min(width, most)))}
+    <figure
+      id={`figure-${figure.id}`}
+      aria-label={title}
+      class={figure.kind === "heads" ? undefined : "beside"}
+    >
+      <div class="left" ref={ref}>
+        {controls && <div class="controls">{controls}</div>}
+        <div class="drawing" ref={body}>
+          {width > 0 && draw(Math.max(MIN_WIDTH, Math.min(width, most)))}
+        </div>
       </div>
       <figcaption>
         <strong>{title}. </strong>

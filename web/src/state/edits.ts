@@ -34,10 +34,24 @@ export class Edits {
     this.store.update({ edits: this.list.filter((other) => other !== edit) });
   }
 
+  /** Switch a head off, or on. A saved file has the runs without one head: another replaces it. */
+  toggleOff(id: HeadId, canRun: boolean): void {
+    const on = this.list.find((edit) => edit.kind === "off" && isSameHead(edit, id));
+    if (on) this.remove(on);
+    else if (canRun) this.add({ kind: "off", layer: id.layer, head: id.head });
+    else this.store.update({ edits: [{ kind: "off", layer: id.layer, head: id.head }] });
+  }
+
   isOff(id: HeadId): boolean {
     return this.store.selection.value.edits.some(
       (edit) => edit.kind === "off" && isSameHead(edit, id),
     );
+  }
+
+  /** Head that is off, if that is the only edit. */
+  get onlyOff(): HeadId | null {
+    const [edit, ...rest] = this.store.selection.value.edits;
+    return edit?.kind === "off" && rest.length === 0 ? edit : null;
   }
 
   dispose(): void {

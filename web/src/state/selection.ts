@@ -5,7 +5,7 @@ import { isSink } from "../data/head_summary.ts";
 import type { Block, Trace } from "../data/trace.ts";
 
 export const TABS = ["lines", "matrix", "neurons", "evidence", "effect"] as const;
-export const COLORS = ["role", "effect", "spread", "distance"] as const;
+export const COLORS = ["role", "effect", "difference", "spread", "distance"] as const;
 const SOURCES = ["corpus", "text"] as const;
 export const THEMES = ["auto", "light", "dark"] as const;
 
@@ -30,8 +30,13 @@ export type Edit = HeadId &
     | { readonly kind: "neuron"; readonly neuron: number; readonly factor: number }
   );
 
+/** Maximum heads drawn over one another, each in its own hue. */
+export const MAX_HEADS = 6;
+
 export interface Selection extends HeadId {
+  /** Heads drawn over the chosen one; with `mean`, averaged with it. */
   readonly also: readonly HeadId[];
+  readonly mean: boolean;
   /** Whether heads are sorted by the value that colors them. */
   readonly sorted: boolean;
   /** Whether two inputs are shown as their difference, B − A. */
@@ -48,8 +53,12 @@ export interface Selection extends HeadId {
   readonly role: string;
   readonly against: string;
   readonly edits: readonly Edit[];
+  /** Whether the other answers of the prediction are listed. */
+  readonly answers: boolean;
   /** Step of the story from 1; 0 before it, -1 when closed. */
   readonly story: number;
+  /** Question of the exercise from 1; 0 without one. */
+  readonly exercise: number;
   readonly theme: (typeof THEMES)[number];
   /** Pane of a small screen: 1 all heads, 2 this head, 3 effect; 4 is the sentence alone. */
   readonly pane: number;
@@ -70,8 +79,9 @@ export function isSameHead(a: HeadId, b: HeadId): boolean {
   return a.layer === b.layer && a.head === b.head;
 }
 
-/** Selection of a page without a fragment: the head with the strongest role that is not a sink. */
-export function defaultSelection(trace: Trace): Selection {
+/** Selection of a page without a fragment: the head with the strongest role that is not a sink;
+ *  heads are colored by what the page compares or measured. */
+export function defaultSelection(trace: Trace, isPair = false): Selection {
   const block = trace.blocks[0];
   let [best, layer, head] = [-1, block.layers[0], 0];
   block.roles.heads.forEach((row, index) => {
@@ -86,17 +96,20 @@ export function defaultSelection(trace: Trace): Selection {
     layer,
     head,
     also: [],
+    mean: false,
     sorted: false,
     minus: false,
     word: null,
     key: null,
     tab: null,
-    color: "role",
+    color: isPair ? "difference" : trace.effects?.kind === "prediction" ? "effect" : "role",
     named: "corpus",
     role: "",
     against: "",
     edits: [],
+    answers: false,
     story: 0,
+    exercise: 0,
     theme: "auto",
     pane: 2,
     side: 0,
@@ -125,7 +138,7 @@ export function fitSelection(selection: Selection, trace: Trace): Selection {
     head: fits(selection.head) ? selection.head : first,
     word: within(selection.word, block.queryTokens.texts.length),
     key: within(selection.key, block.keyTokens.texts.length),
-    also: selection.also.filter(isThere),
+    also: selection.also.filter(isThere).slice(0, MAX_HEADS - 1),
     edits: selection.edits.filter(isThere),
   };
 }
@@ -165,6 +178,7 @@ export function formatFragment(selection: Selection, base: Selection): string {
   add("role", selection.role, base.role);
   add("against", selection.against, base.against);
   add("with", selection.also.map(headCode).join(), base.also.map(headCode).join());
+  add("mean", selection.mean, base.mean);
   add("sort", selection.sorted, base.sorted);
   add("minus", selection.minus, base.minus);
   const codes = (kind: Edit["kind"], { edits }: Selection) =>
@@ -174,7 +188,9 @@ export function formatFragment(selection: Selection, base: Selection): string {
   if (isEdited && selection.edits.length === 0) add("off", "", null);
   add("filter", filterCode(selection.filter), filterCode(base.filter));
   add("example", selection.example, base.example);
+  add("answers", selection.answers, base.answers);
   add("story", stepCode(selection.story), stepCode(base.story));
+  add("ex", selection.exercise, base.exercise);
   add("theme", selection.theme, base.theme);
   add("pane", selection.pane, base.pane);
   add("side", selection.side, base.side);
@@ -214,7 +230,10 @@ export function parseFragment(fragment: string, base: Selection): Selection {
     story: text("story") === "off" ? -1 : number("story"),
     pane: number("pane", 1, 4),
     side: number("side", 0, 1),
+    exercise: number("ex"),
     embed: flag("embed"),
+    answers: flag("answers"),
+    mean: flag("mean"),
     sorted: flag("sort"),
     minus: flag("minus"),
     also: fields.has("with") ? list(text("with"), parseHead) : undefined,

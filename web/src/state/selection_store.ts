@@ -12,7 +12,7 @@ import {
   parseFragment,
   type Selection,
 } from "./selection.ts";
-import { tourOf } from "./tour.ts";
+import { type Step, storyOf, tourOf } from "./tour.ts";
 
 /** Token positions under the pointer or the keyboard focus; never part of the URL. */
 export type Hover = Readonly<{ query: number | null; key: number | null }>;
@@ -22,7 +22,7 @@ const NO_HOVER: Hover = { query: null, key: null };
 export class SelectionStore {
   readonly base: Selection;
   /** Steps of the page's story, or of the tour. */
-  readonly story: Header["story"];
+  readonly story: readonly Step[];
   readonly selection: Signal<Selection>;
   readonly hover = signal<Hover>(NO_HOVER);
 
@@ -33,10 +33,11 @@ export class SelectionStore {
     fragment: string,
   ) {
     const first = traces[header.examples[0].traces[0]];
-    this.story = header.story;
-    this.base = this.fit(parseFragment(header.selection, defaultSelection(first)));
+    this.story = storyOf(header.story);
+    const isPair = header.examples[0].traces.length > 1;
+    this.base = this.fit(parseFragment(header.selection, defaultSelection(first, isPair)));
     if (header.story.length === 0) {
-      this.story = tourOf(first, this.base, canRun);
+      this.story = tourOf(first, this.base, header, canRun);
       this.base = { ...this.base, story: -1 };
     }
     this.selection = signal(this.fit(this.parse(fragment, this.base)));
@@ -59,7 +60,7 @@ export class SelectionStore {
   update = (changes: Partial<Selection>): void => {
     const before = this.selection.peek();
     const isMoved = changes.example !== undefined && changes.example !== before.example;
-    const cleared = isMoved ? { word: null, key: null, edits: [] } : {};
+    const cleared = isMoved ? { word: null, key: null, edits: [], answers: false } : {};
     this.selection.value = this.fit({ ...before, ...cleared, ...changes });
   };
 
@@ -75,10 +76,16 @@ export class SelectionStore {
     if (next.query !== now.query || next.key !== now.key) this.hover.value = next;
   };
 
-  /** Add a head to the mean, or remove it. */
+  /** Draw a head over the chosen one, or remove it. */
   toggleAlso(id: HeadId): void {
-    const { also } = this.selection.peek();
-    const rest = also.filter((head) => !isSameHead(head, id));
+    const { also, layer, head } = this.selection.peek();
+    if (isSameHead(id, { layer, head })) {
+      // The next head takes the place of the chosen one.
+      const [next, ...rest] = also;
+      if (next) this.update({ ...next, also: rest });
+      return;
+    }
+    const rest = also.filter((other) => !isSameHead(other, id));
     this.update({ also: rest.length < also.length ? rest : [...also, id] });
   }
 

@@ -16,6 +16,7 @@ import { rowOf } from "../data/tokens.ts";
 import type { Block, Lazy, Trace, Vectors } from "../data/trace.ts";
 import { type Scheme, type Theme, themeOf } from "../paint/theme.ts";
 import { Edits } from "./edits.ts";
+import { Exercise } from "./exercise.ts";
 import { Requests } from "./requests.ts";
 import { blockOf, type HeadId, headCode, isSameHead, type Tab } from "./selection.ts";
 import { SelectionStore } from "./selection_store.ts";
@@ -45,6 +46,9 @@ export class Session {
   readonly system = signal<Scheme>("light");
   /** Index of the prediction that heads are ranked by. */
   readonly candidate = signal(0);
+  /** Sampling that the listed answers are shown under; `k` 0 for all words. */
+  readonly sampling = signal({ temperature: 1, k: 0 });
+  readonly exercise: Exercise;
   private readonly means = new WeakMap<FilteredBlock, { names: string; mean: Matrix }>();
 
   constructor(
@@ -59,6 +63,9 @@ export class Session {
     this.point = this.store.point;
     this.requests = new Requests(backend);
     this.edits = new Edits(this.store, this.requests);
+    this.exercise = new Exercise(header, traces, this.store);
+    const { exercise } = this.selection.peek();
+    if (exercise > 0) this.exercise.open(exercise);
   }
 
   readonly layout: ReadonlySignal<Layout> = computed(() => {
@@ -149,11 +156,8 @@ export class Session {
 
   /** Heads whose mean is shown; null for a single head. */
   combined({ block }: Side): readonly HeadId[] | null {
-    const { layer, head, also, filter } = this.selection.value;
-    if (filter.combine === "off") {
-      const others = also.filter((id) => !isSameHead(id, { layer, head }));
-      return others.length > 0 ? [{ layer, head }, ...others] : null;
-    }
+    const { layer, filter, mean } = this.selection.value;
+    if (filter.combine === "off") return mean && this.several ? this.several : null;
     const layers = filter.combine === "layer" ? [layer] : block.layers;
     const heads = layers.flatMap((number) =>
       Array.from({ length: block.heads }, (_, h) => ({ layer: number, head: h })).filter((id) =>
@@ -163,8 +167,33 @@ export class Session {
     return heads.length > 0 ? heads : null;
   }
 
-  /** Show a head; a phone switches to its pane. */
+  /** The chosen head and those kept with it; null for a single head. */
+  get several(): readonly HeadId[] | null {
+    const { layer, head, also } = this.selection.value;
+    const others = also.filter((id) => !isSameHead(id, { layer, head }));
+    return others.length > 0 ? [{ layer, head }, ...others] : null;
+  }
+
+  /** Heads drawn over one another, each in its hue; null for one head or a mean. */
+  get overlaid(): readonly HeadId[] | null {
+    const { mean, filter } = this.selection.value;
+    return mean || filter.combine !== "off" ? null : this.several;
+  }
+
+  /** Weights of one head, whatever else is drawn. */
+  single(side: Side, { layer, head }: HeadId): Matrix | null {
+    const filtered = this.edits.isOff({ layer, head }) ? side.baseFiltered : side.filtered;
+    return filtered.matrix(Math.max(0, side.block.layers.indexOf(layer)), head);
+  }
+
+  /** Whether heads can be switched off: by running the model, or from stored runs. */
+  canSwitch(side: Side): boolean {
+    return this.backend !== null || this.requests.effectsOf(side)?.kind === "prediction";
+  }
+
+  /** Show a head, or guess it; a phone switches to its pane. */
   choose({ layer, head }: HeadId): void {
+    if (this.exercise.isHidden.peek()) this.exercise.guess.value = { layer, head };
     this.update({ layer, head, ...(this.layout.peek() === "phone" ? { pane: 2 } : {}) });
   }
 
@@ -176,6 +205,14 @@ export class Session {
       a.filtered.rows.length === b.filtered.rows.length &&
       a.filtered.columns.length === b.filtered.columns.length
     );
+  }
+
+  /** Blocks whose attention is compared: of two inputs, or before and after an edit. */
+  get compared(): readonly [Block, Block] | null {
+    const [a, b] = this.sides.value;
+    if (b) return this.hasDifference ? [a.block, b.block] : null;
+    const before = a.baseFiltered.block;
+    return before === a.block ? null : [before, a.block];
   }
 
   focus(side: Side): Focus {

@@ -15,12 +15,29 @@ export function Edits({ side }: { side: Side }) {
   const { edits, layer, head } = selection;
   const { backend, header } = session;
   if (!backend) {
+    const off = session.edits.onlyOff;
+    const isStored = session.canSwitch(side);
     return (
       <>
         <h2 class="sec">Edits</h2>
+        {off && isStored && (
+          <div class="chips">
+            <span class="chip">
+              {headName(off)} off
+              <Button
+                aria-label={`Remove ${headName(off)} off`}
+                onClick={() => session.update({ edits: [] })}
+              >
+                ×
+              </Button>
+            </span>
+          </div>
+        )}
         <div class="note">
-          <b>A saved file cannot run the model.</b> To switch heads off, set weights or scale
-          neurons, open this text in the lab:
+          {isStored
+            ? "This file holds the runs without one head: switch one off, and the answer changes. "
+            : "A saved file cannot run the model. "}
+          Several heads, single weights, neurons and other texts: in the lab.
           <Command text={header.command} />
         </div>
       </>

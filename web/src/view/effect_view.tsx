@@ -1,239 +1,184 @@
-// Effect: the prediction before and after, the edits, and the heads behind it.
+// Effect: the heads behind the prediction, or those that read two inputs differently; the edits.
 
 import { useEffect, useState } from "preact/hooks";
 import type { Progress } from "../data/backend.ts";
 import { indexOfHead, type RankedHead } from "../data/effects.ts";
-import { capital, formatNumber, ordinal } from "../data/format.ts";
-import { printed } from "../data/tokens.ts";
+import { formatNumber, ordinal, probability, signed } from "../data/format.ts";
+import { inText, printed } from "../data/tokens.ts";
+import { inkOn } from "../paint/roles.ts";
+import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
 import { Button, classes, Select, Swatch } from "./controls.tsx";
 import { Edits } from "./edits_view.tsx";
+import { ExercisePanel } from "./exercise_view.tsx";
 import { useSession } from "./explorer_context.ts";
-import { headEffects } from "./head_values.ts";
+import { headDifferences, headEffects, isElsewhere } from "./head_values.ts";
 import { predictedAt } from "./predictions.tsx";
-import { roleLookOf } from "./selected_head.ts";
+import { drawnHeads, roleLookOf } from "./selected_head.ts";
 
 export function EffectPane() {
   const session = useSession();
   const side = session.lead.value;
   const isWriter = side.base.predictions !== null;
   const busy = session.requests.busy.value !== "" || session.requests.progress.value !== null;
+  const isHidden = session.exercise.isHidden.value;
+  const isTwo = session.sides.value.length > 1;
   return (
     <section class={`effect ${busy ? "busy" : ""}`} aria-label="Effect">
       <div class="in">
-        {isWriter ? <BeforeAfter side={side} /> : <Turn side={side} />}
-        {session.backend && <Edits side={side} />}
-        <PairRank side={side} />
-        <Ranking side={side} />
-        {!session.backend && <Edits side={side} />}
+        {session.exercise.asked.value && <ExercisePanel side={side} />}
+        {!isHidden && (
+          <>
+            <PairRank side={side} />
+            <Together side={side} />
+            {isTwo && session.compared && <Differing side={side} />}
+            <Ranking side={side} />
+            {!isTwo && session.compared && <Differing side={side} />}
+            {!isWriter && <WithoutHead side={side} />}
+            <Edits side={side} />
+          </>
+        )}
       </div>
     </section>
   );
 }
 
-function BeforeAfter({ side }: { side: Side }) {
-  const session = useSession();
-  const { word } = session.selection.value;
-  const position = session.place(side, word, "query");
-  const before = predictedAt(side.base, position);
-  const after = side.now === side.base ? null : predictedAt(side.now, position);
-  if (!before) return null;
-  const chance = new Map(after?.top.map(({ text, probability }) => [text, probability]));
-  const shown = before.top.slice(0, 6);
-  const most = Math.max(
-    0.01,
-    ...[...shown, ...(after?.top ?? [])].map((answer) => answer.probability),
-  );
-  const effects = headEffects(session, side);
-  const table = session.requests.effectsOf(side);
-  const ranked =
-    table?.kind === "prediction" && effects ? table.candidates[effects.candidate] : null;
-  const moved = before.top.reduce(
-    (sum, { text, probability }) =>
-      sum + Math.abs((chance.get(text) ?? probability) - probability) / 2,
-    0,
-  );
-  const where = before.title.startsWith("next") ? "after" : "at";
-  const title = capital(before.title) + (before.word ? ` ${where} “${before.word}”` : "");
-  return (
-    <>
-      <h2 class="sec">
-        {title}{" "}
-        <small>
-          {after ? (
-            <>
-              before <i class="key before" /> → after <i class="key after" />
-            </>
-          ) : (
-            session.backend && (session.selection.value.edits.length ? "…" : "no edits yet")
-          )}
-        </small>
-      </h2>
-      <div class="answers">
-        {shown.map(({ text, probability }) => {
-          const now = chance.get(text);
-          const candidate = table?.kind === "prediction" ? table.candidates.indexOf(text) : -1;
-          const isRanked = text === ranked;
-          return (
-            <Button
-              key={text}
-              class={`pb ${isRanked ? "tg" : ""}`}
-              disabled={candidate < 0}
-              aria-pressed={isRanked}
-              title={candidate >= 0 ? `Rank heads by what they do to “${printed(text)}”` : ""}
-              onClick={() => {
-                session.candidate.value = candidate;
-              }}
-            >
-              <span class="t" dir="auto">
-                {printed(text)}
-              </span>
-              <span class={`bars ${after ? "" : "single"}`}>
-                <i style={{ width: `${(100 * probability) / most}%` }} />
-                {now !== undefined && <b style={{ width: `${(100 * now) / most}%` }} />}
-              </span>
-              <span class="v num">
-                {after ? (
-                  <>
-                    {(100 * probability).toFixed(1)} →{" "}
-                    <b class={now === undefined ? "" : now >= probability ? "up" : "dn"}>
-                      {now === undefined ? "less" : `${(100 * now).toFixed(1)} %`}
-                    </b>
-                  </>
-                ) : (
-                  <b>{(100 * probability).toFixed(1)} %</b>
-                )}
-              </span>
-            </Button>
-          );
-        })}
-      </div>
-      {after && (
-        <p class="mut">
-          At least <b class="num">{(100 * moved).toFixed(1)} %</b> of the probability moved to other
-          words.
-        </p>
-      )}
-    </>
-  );
-}
-
-/** Effect on an encoder without predictions: rotation of its vector. */
-function Turn({ side }: { side: Side }) {
+/** Effect on an encoder without predictions: change of its vector. */
+function WithoutHead({ side }: { side: Side }) {
   const session = useSession();
   const selection = session.selection.value;
   const table = session.requests.effectsOf(side);
   const index = session.layerIndex(side.block);
   const effects = headEffects(session, side);
-  if (table?.kind !== "cosine_distance" || !effects) {
-    return (
-      <>
-        <h2 class="sec">Without {headName(selection)}</h2>
-        <p class="mut">
-          This model writes no words. What it makes is one vector for the text; an effect is how far
-          that vector turns.
-        </p>
-      </>
-    );
-  }
-  const distance = table.distance(index, selection.head);
-  const most = Math.abs(effects.all[0]?.value ?? 1) || 1;
-  const place = indexOfHead(effects.all, index, selection.head);
-  const { similarity } = table;
+  const similarity = table?.kind === "cosine_distance" ? table.similarity : null;
+  if (table?.kind !== "cosine_distance" || !effects || !similarity) return null;
+  const after = similarity.after(index, selection.head);
   return (
     <>
-      <h2 class="sec">Without {headName(selection)}</h2>
-      <p class="mut">
-        This model writes no words. What it makes is one vector for the text ({table.pooling}); this
-        is how that changes.
-      </p>
-      {similarity && (
-        <div class="turn">
-          <span>A is like B</span>
-          <span class="bars">
-            <i style={{ width: `${100 * Math.max(0, similarity.before)}%` }} />
-            <b
-              style={{ width: `${100 * Math.max(0, similarity.after(index, selection.head))}%` }}
-            />
-          </span>
-          <span class="num">
-            {similarity.before.toFixed(3)} →{" "}
-            <b>{similarity.after(index, selection.head).toFixed(3)}</b>
-          </span>
-        </div>
-      )}
+      <h2 class="sec">Are A and B alike without {headName(selection)}?</h2>
       <div class="turn">
-        <span>cosine distance</span>
-        <span class="bars single">
-          <i style={{ width: `${(100 * Math.abs(distance)) / most}%` }} />
+        <span>cosine of A and B</span>
+        <span class="bars">
+          <i style={{ width: `${100 * Math.max(0, similarity.before)}%` }} />
+          <b style={{ width: `${100 * Math.max(0, after)}%` }} />
         </span>
         <span class="num">
-          <b>{distance.toFixed(3)}</b>{" "}
-          <span class="mut">
-            {ordinal(place + 1)} of {effects.all.length}
-          </span>
+          {similarity.before.toFixed(3)} → <b>{after.toFixed(3)}</b>
         </span>
       </div>
     </>
   );
 }
 
-const LISTED = 8;
+/** Heads of a list: of one, and of each of two. */
+const LISTED = 10;
+const LISTED_EACH = 6;
 
 function Ranking({ side }: { side: Side }) {
   const session = useSession();
   const effects = headEffects(session, side);
   const progress = session.requests.progress.value;
+  const table = session.requests.effectsOf(side);
+  const chosen = session.selection.value;
+  const word = session.place(side, chosen.word, "query");
+  const measured = table?.kind === "prediction" ? table.position : null;
+  if (measured !== null && word !== null && isElsewhere(session, side)) {
+    const text = inText(printed(side.block.queryTokens.texts[word]));
+    return <Elsewhere side={side} word={text} position={word} measured={measured} />;
+  }
   if (!effects) return <NotMeasured side={side} />;
   const isDistance = effects.kind === "cosine_distance";
-  const chosen = session.selection.value;
   const rank = indexOfHead(effects.all, session.layerIndex(side.block), chosen.head) + 1;
-  const table = session.requests.effectsOf(side);
-  const measured = table?.kind === "prediction" ? table.position : null;
-  const shown = predictedAt(side.base, session.place(side, chosen.word, "query"));
-  const isElsewhere = measured !== null && shown?.position != null && shown.position !== measured;
-  const where = isElsewhere ? printed(side.block.queryTokens.texts[measured] ?? "") : "";
+  const name = table?.kind === "prediction" ? printed(table.candidates[effects.candidate]) : "";
   return (
     <>
       <h2 class="sec">
-        {isDistance ? "Heads that move it most" : `Heads behind ${effects.what}`}{" "}
-        <small>
-          {where && (
-            <>
-              after “<bdi>{where}</bdi>” ·{" "}
-            </>
-          )}
-          {session.backend ? "each off alone" : "stored"}
-        </small>
+        {isDistance ? (
+          "Heads that change the text's vector most"
+        ) : (
+          <>
+            Heads behind <em dir="auto">{name}</em>
+          </>
+        )}
+        {table?.kind === "prediction" && (
+          <Against candidates={table.candidates} ranked={effects.candidate} />
+        )}
       </h2>
-      {isElsewhere && session.backend && !progress && (
-        <Button
-          class="plain"
-          onClick={() => void session.requests.measure(side.trace, shown.position)}
-        >
-          Measure them for the word after “{shown.word}”
-        </Button>
-      )}
+      <p class="mut what">
+        {isDistance
+          ? `The model writes no words but one vector (${table?.kind === "cosine_distance" ? table.pooling : ""}). Here: its cosine distance without each head.`
+          : effects.kind === "odds"
+            ? `log-odds without the head, one at a time; now ${signed(effects.now ?? 0)}`
+            : `points of probability without the head, one at a time; now ${probability(effects.now ?? 0)}`}
+      </p>
       {progress && <Progressing {...progress} />}
-      {table?.kind === "prediction" && (
-        <Against candidates={table.candidates} ranked={effects.candidate} />
-      )}
       {!isDistance && (
-        <div class="ends mut" aria-hidden="true">
-          <span>◂ falls</span>
-          <span>rises ▸</span>
+        <div class="ends" aria-hidden="true">
+          <span class="dn">◂ {name} falls</span>
+          <span class="up">rises ▸</span>
         </div>
       )}
-      <RankedHeads side={side} list={effects.all} format={effects.format} isSigned={!isDistance} />
+      <RankedHeads
+        side={side}
+        list={effects.all}
+        format={effects.format}
+        isSigned={!isDistance}
+        hasSwitches={!isDistance && session.canSwitch(side)}
+      />
       <p class="mut foot">
-        {isDistance
-          ? "1 − cosine between the text's vector with and without the head"
-          : `${effects.kind === "odds" ? "log-odds" : "points"} of ${effects.what} gained or lost when the head is off`}
-        {!isDistance &&
-          rank > 0 &&
-          `; ${headName(chosen)} is ${ordinal(rank)} of ${effects.all.length}`}
+        {rank > 0 && `${headName(chosen)} is ${ordinal(rank)} of ${effects.all.length}. `}
+        {!isDistance && "In this text only: hs.effects over several texts says whether it holds."}
       </p>
+    </>
+  );
+}
+
+interface ElsewhereProps {
+  readonly side: Side;
+  readonly word: string;
+  readonly position: number;
+  readonly measured: number;
+}
+
+/** Ranking of another word than the effects are about: by what the word reads. */
+function Elsewhere({ side, word, position, measured }: ElsewhereProps) {
+  const session = useSession();
+  const progress = session.requests.progress.value;
+  const spoken = side.base.blocks.at(-1)!;
+  const isSame = side.baseFiltered.block.queryTokens === spoken.queryTokens;
+  const about = printed(spoken.queryTokens.texts[measured] ?? "");
+  const list = useReads(side, position, null);
+  return (
+    <>
+      <h2 class="sec">
+        Heads that read most for <em dir="auto">{word}</em>
+      </h2>
+      <p class="mut what">largest weight on one word, the first token aside</p>
+      {list ? (
+        <RankedHeads side={side} list={list} format={formatNumber} isSigned={false} />
+      ) : (
+        <p class="mut">Unpacking all layers …</p>
+      )}
+      <div class="note">
+        Effects were measured for the answer after “<bdi>{about}</bdi>”.
+        <div class="do">
+          <Button
+            class="b"
+            onClick={() =>
+              session.update({ word: measured, ...(isSame ? {} : { block: spoken.name }) })
+            }
+          >
+            Go to “{about}”
+          </Button>
+          {session.backend && isSame && !progress && (
+            <Button class="b" onClick={() => void session.requests.measure(side.trace, position)}>
+              Measure for “{word}”
+            </Button>
+          )}
+        </div>
+      </div>
+      {progress && <Progressing {...progress} />}
     </>
   );
 }
@@ -245,7 +190,8 @@ function Against({ candidates, ranked }: { candidates: readonly string[]; ranked
   const others = candidates.filter((_, index) => index !== ranked).map((text) => text.trim());
   if (!others.length) return null;
   return (
-    <label class="against mut">
+    <label class="against">
+      {" "}
       over{" "}
       <Select
         value={others.includes(against.trim()) ? against.trim() : ""}
@@ -264,41 +210,147 @@ interface RankedProps {
   readonly list: readonly RankedHead[];
   readonly format: (value: number) => string;
   readonly isSigned: boolean;
+  readonly hasSwitches?: boolean;
 }
 
-function RankedHeads({ side, list, format, isSigned }: RankedProps) {
+function RankedHeads({ side, list, format, isSigned, hasSwitches = false }: RankedProps) {
   const session = useSession();
-  const chosen = indexOfHead(list, session.layerIndex(side.block), session.selection.value.head);
+  const { block } = side;
+  const chosen = indexOfHead(list, session.layerIndex(block), session.selection.value.head);
   const most = Math.max(1e-9, Math.abs(list[0]?.value ?? 0));
-  const shown = list.slice(0, LISTED).map((ranked, place) => ({ one: ranked, place }));
-  if (chosen >= LISTED) shown.push({ one: list[chosen], place: chosen });
+  const listed = session.compared || session.selection.value.key !== null ? LISTED_EACH : LISTED;
+  const shown = list.slice(0, listed).map((ranked, place) => ({ ranked, place }));
+  const drawn = session.overlaid ? drawnHeads(session, side) : [];
+  const extra = [
+    ...drawn.map(({ id }) => indexOfHead(list, block.layers.indexOf(id.layer), id.head)),
+    chosen,
+  ];
+  for (const place of new Set(extra)) {
+    if (place >= listed) shown.push({ ranked: list[place], place });
+  }
   return (
-    <div class="ranking">
-      {shown.map(({ one: ranked, place }) => {
-        const id = { layer: side.block.layers[ranked.layerIndex], head: ranked.head };
+    <div class={classes("ranking", hasSwitches && "switched")}>
+      {shown.map(({ ranked, place }) => {
+        const id = { layer: block.layers[ranked.layerIndex], head: ranked.head };
         const share = (ranked.value / most) * (isSigned ? 50 : 100);
         const left = isSigned ? `${50 + Math.min(0, share)}%` : 0;
+        const isOff = session.edits.isOff(id);
+        const letter = drawn.findIndex((head) => headCode(head.id) === headCode(id));
         return (
-          <Button
+          <div
             key={headCode(id)}
-            class={classes("rank", place === chosen && "on", place >= LISTED && "apart")}
-            aria-current={place === chosen ? "true" : undefined}
-            title={`${ordinal(place + 1)} of ${list.length}`}
-            onClick={() => session.choose(id)}
+            class={classes("rank-row", place === chosen && "on", place >= listed && "apart")}
           >
-            <Swatch look={roleLookOf(session, side, id)} />
-            <span>{headName(id)}</span>
-            <span class={classes("d", isSigned && "signed")}>
-              <i
-                class={ranked.value >= 0 ? "up" : "down"}
-                style={{ left, width: `${Math.abs(share)}%` }}
+            <Button
+              class={classes("rank", isOff && "is-off")}
+              aria-current={place === chosen ? "true" : undefined}
+              title={`${ordinal(place + 1)} of ${list.length}`}
+              onClick={() => session.choose(id)}
+            >
+              {letter >= 0 ? (
+                <span
+                  class="sw"
+                  style={{
+                    background: cssOf(drawn[letter].color),
+                    color: inkOn(drawn[letter].color),
+                  }}
+                >
+                  {"abcdef"[letter]}
+                </span>
+              ) : (
+                <Swatch look={roleLookOf(session, side, id)} />
+              )}
+              <span>{headName(id)}</span>
+              <span class={classes("d", isSigned && "signed")}>
+                <i
+                  class={ranked.value >= 0 ? "up" : "down"}
+                  style={{ left, width: `${Math.abs(share)}%` }}
+                />
+              </span>
+              <span class="num">{format(ranked.value)}</span>
+            </Button>
+            {hasSwitches && (
+              <button
+                type="button"
+                class="switch"
+                role="switch"
+                aria-checked={!isOff}
+                aria-label={`${headName(id)} on`}
+                title={isOff ? "Switch it on" : "Switch it off"}
+                onClick={() => session.edits.toggleOff(id, session.backend !== null)}
               />
-            </span>
-            <span class="num">{format(ranked.value)}</span>
-          </Button>
+            )}
+          </div>
         );
       })}
     </div>
+  );
+}
+
+/** Several heads at once: their effects one by one, and switched off together. */
+function Together({ side }: { side: Side }) {
+  const session = useSession();
+  const several = session.several;
+  const effects = headEffects(session, side);
+  if (!several) return null;
+  const values = several.map(({ layer, head }) => {
+    const index = effects ? indexOfHead(effects.all, side.block.layers.indexOf(layer), head) : -1;
+    return effects?.all[index]?.value ?? Number.NaN;
+  });
+  const sum = values.reduce((total, value) => total + value, 0);
+  const areOff = several.every((id) => session.edits.isOff(id));
+  const { edits } = session.selection.value;
+  return (
+    <div class="note together">
+      <b>{several.map(headName).join(" + ")}</b>
+      {effects && Number.isFinite(sum) && (
+        <p>
+          One by one: {values.map(effects.format).join(", ")}
+          {effects.kind !== "cosine_distance" && `; they add up to ${effects.format(sum)}`}.
+        </p>
+      )}
+      {session.backend ? (
+        <div class="do">
+          <Button
+            class="b"
+            onClick={() => {
+              const rest = edits.filter((edit) => edit.kind !== "off");
+              const off = several.map((id) => ({ kind: "off" as const, ...id }));
+              session.update({ edits: areOff ? rest : [...rest, ...off] });
+            }}
+          >
+            {areOff ? "Switch them on" : "Switch them off together"}
+          </Button>
+        </div>
+      ) : (
+        <p>Together is not the sum: that run needs the model (see Edits).</p>
+      )}
+    </div>
+  );
+}
+
+/** Heads by how differently they read two inputs, or before and after an edit. */
+function Differing({ side }: { side: Side }) {
+  const session = useSession();
+  const found = headDifferences(session);
+  const { word } = session.selection.value;
+  const text = word === null ? "" : printed(side.block.queryTokens.texts[word] ?? "");
+  const isTwo = session.sides.value.length > 1;
+  return (
+    <>
+      <h2 class="sec">
+        Heads that read {isTwo ? "A and B differently" : "differently after the edit"}
+      </h2>
+      <p class="mut what">
+        {word === null ? "all words" : `the row of “${text}”`}: half the sum of differences, 0 to 1
+      </p>
+      {found ? (
+        <RankedHeads side={side} list={found.all} format={formatNumber} isSigned={false} />
+      ) : (
+        <p class="mut">Unpacking all layers …</p>
+      )}
+      <p class="mut foot">Reading differently is not yet causing it: see effects.</p>
+    </>
   );
 }
 
@@ -311,7 +363,7 @@ function NotMeasured({ side }: { side: Side }) {
   const before = predictedAt(side.base, session.place(side, session.selection.value.word, "query"));
   return (
     <>
-      <h2 class="sec">Which heads matter</h2>
+      <h2 class="sec">Does it matter?</h2>
       {progress && <Progressing {...progress} />}
       {!progress && backend && (
         <div class="note">
@@ -347,24 +399,31 @@ function Progressing({ done, total }: Progress) {
   );
 }
 
-function PairRank({ side }: { side: Side }) {
-  const session = useSession();
-  const { word, key } = session.selection.value;
+/** All heads by a weight of one row: of one key, or the largest off the first token. Null while
+ *  layers are unpacked, or without a row. */
+function useReads(side: Side, query: number | null, key: number | null) {
   const [list, setList] = useState<readonly RankedHead[] | null>(null);
   const { block } = side;
-  const [query, read] = [session.place(side, word, "query"), session.place(side, key, "key")];
   useEffect(() => {
     setList(null);
-    if (query === null || read === null) return;
+    if (query === null) return;
     let isOld = false;
+    const keys =
+      key !== null
+        ? [key]
+        : block.keyTokens.texts.flatMap((_, i) => (i > 0 && !block.keyTokens.special[i] ? i : []));
     void Promise.all(block.planes.map((lazy) => lazy.whole())).then(
       (planes) => {
         if (isOld) return;
         const all: RankedHead[] = [];
         planes.forEach((layer, layerIndex) => {
           for (let head = 0; head < block.heads; head++) {
-            const value = layer.weight(head, query, read);
-            if (block.has(layerIndex, head) && value >= 0) all.push({ layerIndex, head, value });
+            if (!block.has(layerIndex, head)) continue;
+            const value = keys.reduce(
+              (most, k) => Math.max(most, layer.weight(head, query, k) || 0),
+              0,
+            );
+            all.push({ layerIndex, head, value });
           }
         });
         setList(all.sort((a, b) => b.value - a.value));
@@ -374,7 +433,16 @@ function PairRank({ side }: { side: Side }) {
     return () => {
       isOld = true;
     };
-  }, [block, query, read]);
+  }, [block, query, key]);
+  return list;
+}
+
+function PairRank({ side }: { side: Side }) {
+  const session = useSession();
+  const { word, key } = session.selection.value;
+  const { block } = side;
+  const [query, read] = [session.place(side, word, "query"), session.place(side, key, "key")];
+  const list = useReads(side, read === null ? null : query, read);
   if (query === null || read === null) return null;
   const names = [block.queryTokens.texts[query], block.keyTokens.texts[read]].map(printed);
   return (

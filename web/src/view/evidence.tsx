@@ -89,8 +89,8 @@ function CardParts({ card }: { card: PageCard }) {
       </div>
       {card.exemplars.length > 0 && (
         <div class="wide">
-          <h3>Its highest weights in the corpus</h3>
-          {card.exemplars.map((exemplar, i) => (
+          <h3>Its highest weights in the corpus, from strong to weak</h3>
+          {fromStrong(card.exemplars).map((exemplar, i) => (
             <Exemplar key={`${i}${exemplar.tokens[0]}`} {...exemplar} />
           ))}
         </div>
@@ -128,6 +128,13 @@ function CardParts({ card }: { card: PageCard }) {
       )}
     </>
   );
+}
+
+/** Documents by their strongest link. */
+function fromStrong(exemplars: PageCard["exemplars"]): PageCard["exemplars"] {
+  const strength = ({ links }: PageCard["exemplars"][number]) =>
+    Math.max(...links.map(([, , weight]) => weight));
+  return [...exemplars].sort((a, b) => strength(b) - strength(a));
 }
 
 type IntervalProps = Omit<Relation, "baseline" | "baseline_name"> &
@@ -178,8 +185,9 @@ function Exemplar({ tokens, links }: PageCard["exemplars"][number]) {
         const [a, b] = [middle(query), middle(key)];
         if (a === undefined || b === undefined) return [];
         if (spans[query].offsetTop !== spans[key].offsetTop) return [];
-        const y = spans[query].offsetTop + 2;
-        const rise = Math.min(16, 5 + Math.abs(a - b) / 16);
+        const y = spans[query].offsetTop + 1;
+        // Arcs stay between the lines.
+        const rise = Math.min(13, 5 + Math.abs(a - b) / 16);
         return [{ path: arcPath([a, y], [b, y], y - rise), weight }];
       }),
     );

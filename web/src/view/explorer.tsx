@@ -9,13 +9,15 @@ import type { Session } from "../state/session.ts";
 import { BottomSheet } from "./bottom_sheet.tsx";
 import { Button, Tooltip } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
+import { ExerciseBar } from "./exercise_view.tsx";
 import { Context, ExplorerContext, type LabActions, useExplorer } from "./explorer_context.ts";
 import { HeadPane } from "./head_view.tsx";
 import { HeadsPane } from "./heads_view.tsx";
 import { Help } from "./help.tsx";
 import { handleKey } from "./keyboard.ts";
+import { Magnifier } from "./magnifier.tsx";
 import { Sentence } from "./sentence.tsx";
-import { StoryBar } from "./story.tsx";
+import { StoryBar, Tour } from "./story.tsx";
 import { sheet } from "./style/explorer_style.ts";
 import { Toolbar } from "./toolbar.tsx";
 
@@ -110,13 +112,17 @@ function Explorer() {
   const columns =
     isAlone || layout === "phone"
       ? "minmax(0, 1fr)"
-      : `${gridWidth(width, heads)}px minmax(0, 1fr)${layout === "wide" ? " 316px" : ""}`;
+      : `${gridWidth(width, heads)}px minmax(0, 1fr)${layout === "wide" ? " 330px" : ""}`;
   useEffect(() => {
     const close = (event: MouseEvent) => {
       const inside = event
         .composedPath()
-        .some((node) => node instanceof HTMLElement && node.matches(".pop, [aria-haspopup]"));
-      if (!inside) explorer.close();
+        .some(
+          (node) => node instanceof HTMLElement && node.matches(".pop, [aria-haspopup], .story"),
+        );
+      if (inside) return;
+      explorer.close();
+      if (session.selection.peek().answers) session.update({ answers: false });
     };
     explorer.root.addEventListener("pointerdown", close);
     return () => explorer.root.removeEventListener("pointerdown", close);
@@ -136,17 +142,21 @@ function Explorer() {
           </div>
         )}
         {!embed && <StoryBar />}
+        <ExerciseBar />
         {!embed && layout === "phone" && <Navigation />}
       </div>
       {layout === "phone" && <BottomSheet />}
       <Help />
       <Tooltip kind="tip" signal={explorer.tip} />
+      <Magnifier />
+      {!embed && <Tour />}
       <Status />
     </div>
   );
 }
 
 const PANES = ["Heads", "This head", "Effect"];
+const EXERCISE = "Your turn";
 
 function Navigation() {
   const { session } = useExplorer();
@@ -162,6 +172,11 @@ function Navigation() {
           {name}
         </Button>
       ))}
+      {session.exercise.questions.length > 0 && (
+        <Button onClick={() => session.exercise.open(session.exercise.asked.peek() ? 0 : 1)}>
+          {EXERCISE}
+        </Button>
+      )}
     </nav>
   );
 }

@@ -6,14 +6,27 @@ import { useContext, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "../state/session.ts";
 import type { Tip } from "./controls.tsx";
 
-/** Actions that a page has only in the lab. */
+/** Actions that a page has only in the lab, and reading another text in a notebook too. */
 export interface LabActions {
-  editText(): void;
+  /** Read another text with the same model. */
+  read(text: string): void;
+  editText?(): void;
+  /** Titles of the examples, and what opens one. */
+  readonly examples?: readonly string[];
+  openExample?(index: number): void;
 }
+
+export type Magnified = Readonly<{ layerIndex: number; head: number; box: DOMRect }>;
 
 export class ExplorerContext {
   readonly tip = signal<Tip | null>(null);
   readonly open = signal("");
+  /** Whether the next head that is clicked is drawn over the chosen one. */
+  readonly adding = signal(false);
+  /** Whether the sentence is a text field. */
+  readonly typing = signal(false);
+  /** Head under the pointer or the focus, with its place in the grid. */
+  readonly magnified = signal<Magnified | null>(null);
 
   constructor(
     readonly session: Session,

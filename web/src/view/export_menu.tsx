@@ -6,7 +6,13 @@ import { shortWeight } from "../data/format.ts";
 import { neuronOrder } from "../data/neurons.ts";
 import { type Entry, printed } from "../data/tokens.ts";
 import { columnsOf, lineMarks, rowY } from "../layout/lines_layout.ts";
-import { heatOf, matrixLayout, matrixMarks, wholeWindow } from "../layout/matrix_layout.ts";
+import {
+  heatOf,
+  matrixLayout,
+  matrixMarks,
+  shorten,
+  wholeWindow,
+} from "../layout/matrix_layout.ts";
 import { neuronLayout, neuronMarks } from "../layout/neurons_layout.ts";
 import type { Mark, Scene } from "../layout/scene.ts";
 import { labelEms, widestEms } from "../paint/painter.ts";
@@ -16,11 +22,14 @@ import type { Session, Side } from "../state/session.ts";
 import { Button } from "./controls.tsx";
 import { csvText, type Drawn, download, pngFile, type Row, sheet, svgFile } from "./download.ts";
 import { useExplorer } from "./explorer_context.ts";
+import { headCard } from "./head_card.ts";
 import { headEffects } from "./head_values.ts";
 import {
+  drawnHeads,
   groundOf,
   headColor,
   linesInput,
+  matrixScale,
   neuronsAt,
   roleLookOf,
   titleParts,
@@ -29,7 +38,9 @@ import {
 export function ExportMenu() {
   const explorer = useExplorer();
   const { session } = explorer;
-  const name = `headscope-${headCode(session.selection.value)}`;
+  const model = session.lead.value.base.model.replace(/[^\w.-]+/g, "-");
+  const heads = (session.several ?? [session.selection.value]).map(headCode).join("-");
+  const name = `headscope-${model}-${heads}`;
   const save = async (file: Blob | Promise<Blob>, as: string) => download(await file, as);
   const table = (rows: readonly Row[]) =>
     new Blob([csvText(rows, "\n")], { type: "text/csv;charset=utf-8" });
@@ -49,9 +60,12 @@ export function ExportMenu() {
     <div class="pop menu" role="menu" aria-label="Export">
       {choice("Drawing (SVG)", () => save(svgFile(sceneOf(session)), `${name}.svg`))}
       {choice("Picture (PNG)", () => save(pngFile(sceneOf(session)), `${name}.png`))}
+      {choice("Card of this head (PNG)", () =>
+        save(pngFile(headCard(session)), `${name}-card.png`),
+      )}
       {choice("Weights of this head (CSV)", () => save(table(weightRows(session)), `${name}.csv`))}
       {choice("All heads: roles, effects (CSV)", () =>
-        save(table(headRows(session)), "headscope-heads.csv"),
+        save(table(headRows(session)), `headscope-${model}-heads.csv`),
       )}
       {choice("Copy link", () => copy(location.href))}
       {choice("Copy as a story step", () => copy(`("", "${session.store.step}"),`))}
@@ -109,7 +123,9 @@ function headRows(session: Session): Row[] {
 function sceneOf(session: Session): Scene {
   const scenes = session.sides.peek().map((side) => ({
     scene: sideScene(session, side),
-    caption: [side.letter, side.base.title, side.base.changed].filter(Boolean).join(" · "),
+    caption: [side.letter, side.base.model, shorten(side.base.title, 90), side.base.changed]
+      .filter(Boolean)
+      .join(" · "),
   }));
   return sheet(headTitle(session), scenes, session.theme.peek());
 }
@@ -122,9 +138,9 @@ function headTitle(session: Session): string {
       `${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
   );
   const { symbol } = roleLookOf(session, session.lead.peek(), selection);
-  const words = title.words.map((word) => `“${word}”`).join(" and ");
-  const start = words ? `${title.lead} ${words}:` : title.lead;
-  return `${symbol} ${headName(selection)} ${start} ${parts.join(", ")}`.trim();
+  const several = session.several?.map(headName).join(", ");
+  if (several) return `${several}${selection.mean ? " (mean)" : ""}`;
+  return `${symbol} ${headName(selection)} ${title.lead} ${parts.join(", ")}`.trim();
 }
 
 function sideScene(session: Session, side: Side): Drawn {
@@ -147,7 +163,8 @@ function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
     height: labels + rows.length * cell + 20,
   };
   const layout = matrixLayout(size, rows.length, keys.length, ems);
-  const heat = heatOf(matrix, theme, headColor(session, side));
+  const full = matrixScale(session)?.full ?? 1;
+  const heat = heatOf(matrix, theme, headColor(session, side), { full });
   const pinned = { row: -1, column: -1 };
   const input = { heat, rows, keys, focus: session.focus(side), pinned };
   return { ...size, marks: matrixMarks(input, wholeWindow(layout), layout, theme) };
@@ -187,7 +204,20 @@ function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
     columnEms: labelEms(keys),
     least: 16,
   });
-  const marks: Mark[] = lineMarks(linesInput(session, side, matrix), columns, theme);
+  const heads = drawnHeads(session, side);
+  const marks: Mark[] = heads.flatMap(({ color, matrix: own }) => {
+    const input = linesInput(session, side, own ?? matrix);
+    return lineMarks({ ...input, color, isAlone: heads.length > 1 }, columns, theme);
+  });
+  const edge = (entry: Entry, row: number, x: number) => {
+    if (entry.special) return;
+    const isB = side.letter ? side.letter === "B" : entry.segment === 1;
+    const fill = isB ? theme.tone.bedge : theme.tone.aedge;
+    const y = rowY(columns, row) - columns.rowHeight / 2;
+    marks.push({ kind: "rect", x, y, width: 4, height: columns.rowHeight, fill });
+  };
+  for (const [row, entry] of rows.entries()) edge(entry, row, columns.lines.left - 4);
+  for (const [row, entry] of keys.entries()) edge(entry, row, columns.lines.right);
   const read = session.row(side, focus.row)?.weights;
   const label = (entry: Entry, row: number, isReader: boolean) => {
     const y = rowY(columns, row);

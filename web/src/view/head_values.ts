@@ -3,7 +3,9 @@
 import { type EffectTable, type HeadIndex, type RankedHead, rank } from "../data/effects.ts";
 import { points, signed } from "../data/format.ts";
 import { printed } from "../data/tokens.ts";
+import type { Block } from "../data/trace.ts";
 import { ROLES } from "../paint/roles.ts";
+import type { ColorBy } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 
 export function rangeOf(side: Side, color: "spread" | "distance") {
@@ -17,15 +19,14 @@ export function rangeOf(side: Side, color: "spread" | "distance") {
 export type Share = ((layerIndex: number, head: number) => number | null) | null;
 
 export function shareOf(session: Session, side: Side): Share {
-  const { color } = session.selection.value;
+  const color = shownColor(session);
   if (color === "role") return null;
-  if (color === "effect") {
-    const effects = headEffects(session, side);
-    if (!effects) return () => null;
-    const most = Math.max(1e-9, ...effects.all.map(({ value }) => Math.abs(value)));
-    const values = new Map(
-      effects.all.map((effect) => [`${effect.layerIndex}/${effect.head}`, effect.value]),
-    );
+  if (color === "effect" || color === "difference") {
+    const all =
+      color === "effect" ? headEffects(session, side)?.all : headDifferences(session)?.all;
+    if (!all) return () => null;
+    const most = Math.max(1e-9, ...all.map(({ value }) => Math.abs(value)));
+    const values = new Map(all.map((one) => [`${one.layerIndex}/${one.head}`, one.value]));
     return (layerIndex, head) => {
       const value = values.get(`${layerIndex}/${head}`);
       return value === undefined ? null : value / most;
@@ -38,13 +39,81 @@ export function shareOf(session: Session, side: Side): Share {
   };
 }
 
+/** Value that colors the grid. Differences need two inputs or an edit; effects on the answer
+ *  after another word than the pinned one are not shown. */
+export function shownColor(session: Session): ColorBy {
+  const { color } = session.selection.value;
+  if (color === "difference" && !session.compared) return "role";
+  return color === "effect" && isElsewhere(session, session.lead.value) ? "role" : color;
+}
+
+/** Whether effects were measured for the answer after another word than the pinned one. */
+export function isElsewhere(session: Session, side: Side): boolean {
+  const table = session.requests.effectsOf(side);
+  const word = session.place(side, session.selection.value.word, "query");
+  const isNext = side.base.predictions?.kind === "next";
+  return (
+    isNext &&
+    table?.kind === "prediction" &&
+    table.position !== null &&
+    word !== null &&
+    word !== table.position
+  );
+}
+
+interface Differences {
+  /** Token that rows are compared of; null for the mean over all. */
+  readonly word: number | null;
+  readonly all: readonly RankedHead[];
+}
+
+const differences = new WeakMap<Block, { other: Block; found: Map<number, Differences> }>();
+
+/** Difference of the pinned word's rows, ½ Σ |a − b| from 0 to 1, or its mean over all words.
+ *  Null without a comparison, or while layers are unpacked. */
+export function headDifferences(session: Session): Differences | null {
+  const { compared } = session;
+  if (!compared) return null;
+  const [a, b] = compared;
+  const planes = [a, b].map((block) => block.planes.map((lazy) => lazy.value));
+  if (planes.flat().some((plane) => plane === null)) return null;
+  const { word } = session.selection.value;
+  const known = differences.get(a);
+  const made = known?.other === b ? known : { other: b, found: new Map<number, Differences>() };
+  differences.set(a, made);
+  const cached = made.found.get(word ?? -1);
+  if (cached) return cached;
+  const [rows, keys] = [a.queryTokens.texts.length, a.keyTokens.texts.length];
+  const queries = word === null ? Array.from({ length: rows }, (_, i) => i) : [word];
+  const all = rank(a.layers.length, a.heads, (layerIndex, head) => {
+    if (!a.has(layerIndex, head) || !b.has(layerIndex, head)) return Number.NaN;
+    if (session.edits.isOff({ layer: a.layers[layerIndex], head })) return Number.NaN;
+    const [one, other] = planes.map((layers) => layers[layerIndex]!);
+    let sum = 0;
+    for (const query of queries) {
+      for (let key = 0; key < keys; key++) {
+        sum += Math.abs(one.weight(head, query, key) - other.weight(head, query, key)) || 0;
+      }
+    }
+    return sum / 2 / queries.length;
+  });
+  const result = { word, all };
+  made.found.set(word ?? -1, result);
+  return result;
+}
+
 /** List the heads row by row; largest first if they are sorted. */
-export function headOrder(session: Session, side: Side, share: Share): HeadIndex[] {
+export function headOrder(
+  session: Session,
+  side: Side,
+  share: Share,
+  isSorted = session.selection.value.sorted,
+): HeadIndex[] {
   const { block } = side;
   const spots = block.layers.flatMap((_, layerIndex) =>
     Array.from({ length: block.heads }, (_, head) => ({ layerIndex, head })),
   );
-  if (!session.selection.value.sorted) return spots;
+  if (!isSorted) return spots;
   const roles = session.roles(side);
   const size = ({ layerIndex, head }: HeadIndex): number => {
     if (!block.has(layerIndex, head)) return Number.NEGATIVE_INFINITY;
@@ -66,6 +135,8 @@ interface HeadEffect {
   readonly all: readonly RankedHead[];
   readonly format: (value: number) => string;
   readonly unit: string;
+  /** Probability or log-odds with all heads; null for vectors. */
+  readonly now: number | null;
 }
 
 const cache = new WeakMap<EffectTable, Map<string, HeadEffect>>();
@@ -108,6 +179,7 @@ function effectOf(
       all,
       format,
       unit: "",
+      now: null,
     };
   }
   const { before, without } = table;
@@ -117,7 +189,8 @@ function effectOf(
       without(layerIndex, head, candidate) - before[candidate];
     const all = rank(layers, heads, change);
     const what = name(candidate);
-    return { kind: "prediction", what, candidate, all, format: points, unit: "points" };
+    const now = before[candidate];
+    return { kind: "prediction", what, candidate, all, format: points, unit: "points", now };
   }
   const usual = Math.log(before[candidate] / before[against]);
   const all = rank(layers, heads, (layerIndex, head) => {
@@ -125,5 +198,6 @@ function effectOf(
     return Math.log(probability(candidate) / probability(against)) - usual;
   });
   const what = `${name(candidate)} over ${name(against)}`;
-  return { kind: "odds", what, candidate, all, format: signed, unit: "in log-odds" };
+  const unit = "in log-odds";
+  return { kind: "odds", what, candidate, all, format: signed, unit, now: usual };
 }

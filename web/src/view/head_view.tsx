@@ -1,20 +1,36 @@
 // One head: title and tabs.
 
-import { capital, lowered, percent, shortWeight } from "../data/format.ts";
+import { rowWeights } from "../data/filtered_block.ts";
+import { capital, formatNumber, lowered, percent, shortWeight } from "../data/format.ts";
+import { isSink, scaleOf, summary } from "../data/head_summary.ts";
 import { printed } from "../data/tokens.ts";
 import { lineWidth } from "../layout/lines_layout.ts";
-import { inkOn } from "../paint/roles.ts";
+import { headHue, inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
-import { type HeadId, headCode, headName, isSameHead, TABS } from "../state/selection.ts";
-import { Button, consume, Segments } from "./controls.tsx";
+import {
+  type HeadId,
+  headCode,
+  headName,
+  isSameHead,
+  MAX_HEADS,
+  TABS,
+} from "../state/selection.ts";
+import { Button, classes, consume, Segments } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { EvidenceTab } from "./evidence.tsx";
-import { useSession } from "./explorer_context.ts";
+import { useExplorer, useSession } from "./explorer_context.ts";
 import { LinesTab } from "./lines_view.tsx";
 import { MatrixTab } from "./matrix_view.tsx";
 import { MediaStrip } from "./media_view.tsx";
 import { NeuronsTab } from "./neurons_view.tsx";
-import { corpusRole, headColor, roleLookOf, roleText, titleParts } from "./selected_head.ts";
+import {
+  corpusRole,
+  headColor,
+  matrixScale,
+  roleLookOf,
+  roleText,
+  titleParts,
+} from "./selected_head.ts";
 
 export function HeadPane() {
   const session = useSession();
@@ -28,7 +44,7 @@ export function HeadPane() {
         {tab === "lines" && <LinesTab />}
         {tab === "matrix" && <MatrixTab />}
         {tab === "neurons" && <NeuronsTab />}
-        {tab === "evidence" && <EvidenceTab />}
+        {tab === "evidence" && !session.exercise.isHidden.value && <EvidenceTab />}
         {tab === "effect" && <EffectPane />}
       </div>
     </section>
@@ -39,23 +55,28 @@ function Title() {
   const session = useSession();
   const selection = session.selection.value;
   const lead = session.lead.value;
-  const look = roleLookOf(session, lead, selection);
   const combined = session.combined(lead);
+  const isHidden = session.exercise.isHidden.value;
   const title = titleParts(session);
-  const background = look[session.theme.value.scheme];
+  if (session.several && selection.filter.combine === "off") return <SeveralTitle />;
+  const look = roleLookOf(session, lead, selection);
+  // A sink's symbol would contradict a title about what the pinned word reads.
+  const isAside = isSink(look.id) && !title.lead.startsWith("attention sink");
+  const style =
+    isHidden || isAside
+      ? {}
+      : { background: look[session.theme.value.scheme], color: inkOn(headColor(session, lead)) };
   return (
     <div class="title">
       <div class="row">
-        <span
-          class="badge"
-          style={{ background, color: inkOn(headColor(session, lead)) }}
-          title={roleText(lead, selection)}
-        >
-          {look.symbol} {combined ? `${combined.length} heads` : headName(selection)}
+        <span class={classes("badge", (isHidden || isAside) && "plain-badge")} style={style}>
+          {!isHidden && !isAside && look.symbol}{" "}
+          {combined ? `${combined.length} heads` : headName(selection)}
         </span>
         <h2>
-          {combined ? <Mean heads={combined} /> : title.lead}{" "}
-          {!combined && title.words.length > 0 && <Quoted words={title.words} />}
+          {combined
+            ? `mean over ${selection.filter.combine === "all" ? "all heads" : "the heads of the layer"}`
+            : !isHidden && title.lead}{" "}
           {!combined &&
             title.links.map((link, i) => (
               <b key={`${i}${link.from.label}`}>
@@ -65,44 +86,92 @@ function Title() {
               </b>
             ))}
         </h2>
+        {!combined && !isHidden && <AddHead />}
       </div>
-      <p class="sub">
-        <Subtitle />
-      </p>
+      <p class="sub">{isHidden ? "Hover other heads, or click one to guess it." : <Subtitle />}</p>
     </div>
   );
 }
 
-const NAMED = 4;
-
-function Mean({ heads }: { heads: readonly HeadId[] }) {
-  const session = useSession();
-  const { combine } = session.selection.value.filter;
-  const names = heads.slice(0, NAMED).map(headName).join(", ");
-  const rest = heads.length > NAMED ? ` and ${heads.length - NAMED} more` : "";
-  const all = combine === "all" ? "all heads" : "the heads of the layer";
+/** The next head that is clicked is drawn over this one. */
+function AddHead() {
+  const explorer = useExplorer();
+  const isAdding = explorer.adding.value;
+  const { session } = explorer;
+  if (session.selection.value.also.length >= MAX_HEADS - 1) return null;
   return (
-    <>
-      mean over {combine === "off" ? `${names}${rest}` : all}{" "}
-      {combine === "off" && (
-        <Button class="b" onClick={() => session.update({ also: [] })}>
-          one head
-        </Button>
-      )}
-    </>
+    <Button
+      class="b add"
+      aria-pressed={isAdding}
+      title="Draw another head over this one (Shift click)"
+      onClick={() => {
+        explorer.adding.value = !isAdding;
+        if (session.layout.peek() === "phone") session.update({ pane: 1 });
+      }}
+    >
+      {isAdding ? "click a head …" : "+ head"}
+    </Button>
   );
 }
 
-function Quoted({ words }: { words: readonly string[] }) {
+/** Several heads: a chip for each in its hue, and a switch for their mean. */
+function SeveralTitle() {
+  const session = useSession();
+  const side = session.lead.value;
+  const heads = session.several!;
+  const { mean } = session.selection.value;
+  const { scheme } = session.theme.value;
+  const { row } = session.focus(side);
+  const columns = side.filtered.columns;
+  const target = (id: HeadId) => {
+    const matrix = session.single(side, id);
+    const [top] = matrix && row >= 0 ? summary(rowWeights(matrix, row), 1, 0).top : [];
+    return top && `${printed(columns[top.index].label)} ${shortWeight(top.weight)}`;
+  };
   return (
-    <>
-      {words.map((word, i) => (
-        <span key={word}>
-          {i > 0 && " and "}“<bdi>{word}</bdi>”
-        </span>
-      ))}
-      :{" "}
-    </>
+    <div class="title">
+      <div class="row several">
+        {heads.map((id, i) => {
+          const hue = headHue(i, scheme);
+          return (
+            <Button
+              key={headCode(id)}
+              class="badge"
+              style={mean ? {} : { background: cssOf(hue), color: inkOn(hue) }}
+              title={`${roleText(side, id)}. Click: remove it`}
+              onClick={() => session.store.toggleAlso(id)}
+            >
+              {!mean && "abcdef"[i]} {headName(id)} ×
+            </Button>
+          );
+        })}
+        <AddHead />
+        <Segments
+          label="Several heads"
+          value={mean}
+          options={[
+            [false, "overlay"],
+            [true, "mean"],
+          ]}
+          choose={(value) => session.update({ mean: value })}
+        />
+        <Button class="b" onClick={() => session.update({ also: [] })}>
+          one head
+        </Button>
+      </div>
+      <p class="sub">
+        {mean
+          ? `mean over ${heads.map(headName).join(", ")}`
+          : row >= 0
+            ? heads.map((id, i) => (
+                <span key={headCode(id)}>
+                  {i > 0 && " · "}
+                  {"abcdef"[i]} reads <b>{target(id)}</b>
+                </span>
+              ))
+            : "pin a word to see what each reads for it"}
+      </p>
+    </div>
   );
 }
 
@@ -113,8 +182,7 @@ function Subtitle() {
   if (session.edits.isOff(selection)) {
     return (
       <>
-        <b class="dn">Switched off.</b> Dashed: what it would read; none of it reaches the model
-        now.
+        <b class="dn">Switched off.</b> Dashed: what it reads; none of it reaches the model now.
       </>
     );
   }
@@ -126,8 +194,13 @@ function Subtitle() {
   const card = session.header.evidence?.cards[headCode(selection)];
   const parts: string[] = [];
   if (changed) parts.push(`B is the model ${changed}`);
-  const isTitled = titleParts(session).lead.startsWith("attention sink");
-  if (sink != null && sink >= 0.05 && !isTitled)
+  const title = titleParts(session);
+  const isTitled = title.lead.startsWith("attention sink");
+  const look = roleLookOf(session, side, selection);
+  const word = title.links[0]?.from.label;
+  if (isSink(look.id) && !isTitled && word !== undefined)
+    parts.push(`attention sink (${look.name}) for most words, not for “${printed(word)}”`);
+  else if (sink != null && sink >= 0.05 && !isTitled)
     parts.push(`${percent(sink)} of attention on the first token`);
   if (distance != null)
     parts.push(`words it reads are ${distance.toFixed(1)} tokens away on average`);
@@ -147,7 +220,10 @@ function Subtitle() {
 function Tabs() {
   const session = useSession();
   const now = session.tab.value;
-  const names = TABS.filter((name) => name !== "effect" || session.layout.value === "middle");
+  const isHidden = session.exercise.isHidden.value;
+  const names = TABS.filter((name) =>
+    name === "evidence" ? !isHidden : name !== "effect" || session.layout.value === "middle",
+  );
   const move = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
@@ -171,7 +247,7 @@ function Tabs() {
         </Button>
       ))}
       {now === "lines" && <WidthLegend />}
-      {now === "matrix" && session.hasDifference && <Minus />}
+      {now === "matrix" && <MatrixLegend />}
       {now === "neurons" && (
         <span class="wl">
           <i class="dot up" /> positive <i class="dot down" /> negative
@@ -181,11 +257,38 @@ function Tabs() {
   );
 }
 
+/** Scale of the matrix: full color is the head's own largest weight. */
+function MatrixLegend() {
+  const session = useSession();
+  const { minus } = session.selection.value;
+  const theme = session.theme.value;
+  const side = session.lead.value;
+  const isMinus = minus && session.hasDifference;
+  const scale = matrixScale(session);
+  const color = cssOf(session.overlaid ? theme.rgb.soft : headColor(session, side));
+  const times = scale && scale.full > 0 && scale.full < 0.5 ? 1 / scale.full : 1;
+  return (
+    <span class="wl">
+      {scale && !isMinus && (
+        <span
+          class="ramp"
+          title={`Full color from ${shortWeight(scale.full)}: the largest weight off the first token. Square root, so that small weights show. Largest of all: ${shortWeight(scale.most)}.`}
+        >
+          0 <i style={{ background: `linear-gradient(90deg, ${theme.tone.panel}, ${color})` }} />{" "}
+          <span class="num">{formatNumber(scale.full)}</span>
+          {times > 1 && <b>scaled × {Number(times.toPrecision(2))}</b>}
+        </span>
+      )}
+      {session.hasDifference && <Minus />}
+    </span>
+  );
+}
+
 function Minus() {
   const session = useSession();
   const { minus } = session.selection.value;
   return (
-    <span class="wl">
+    <>
       {minus && (
         <span class="of">
           <i class="dot up" /> more in B <i class="dot down" /> less
@@ -200,20 +303,25 @@ function Minus() {
         ]}
         choose={(value) => session.update({ minus: value })}
       />
-    </span>
+    </>
   );
 }
 
 function WidthLegend() {
   const session = useSession();
-  const color = cssOf(headColor(session, session.lead.value));
+  const side = session.lead.value;
+  const color = cssOf(session.overlaid ? session.theme.value.rgb.soft : headColor(session, side));
+  const { row } = session.focus(side);
+  const read = row >= 0 ? session.row(side, row)?.weights : null;
+  const scale = read ? scaleOf(read) : 1;
   return (
     <span class="wl">
       <span class="of">share of a word's attention</span>
+      {scale > 1 && <b>scaled × {scale}</b>}
       {[0.1, 0.3, 0.6, 1].map((weight) => (
         <span key={weight} class="width">
           <i style={{ height: `${lineWidth(weight)}px`, background: color }} />
-          {weight}
+          {Number((weight / scale).toPrecision(1))}
         </span>
       ))}
     </span>

@@ -5,57 +5,104 @@ import type { RolePart } from "../../generated/payload.ts";
 import { type HeadIndex, indexOfHead } from "../data/effects.ts";
 import { formatNumber, percent } from "../data/format.ts";
 import { isSink } from "../data/head_summary.ts";
+import { printed } from "../data/tokens.ts";
 import {
   type CellLook,
   GAP,
   type Grid,
   gridOf,
   gridPictures,
+  listOf,
   placeOf,
+  rowsOf,
 } from "../layout/heads_layout.ts";
-import { inkOn, ROLES, roleColor, roleLook } from "../paint/roles.ts";
-import { mix, type Rgb, type Theme } from "../paint/theme.ts";
+import { headHue, inkOn, ROLES, roleColor, roleLook } from "../paint/roles.ts";
+import { cssOf, mix, type Rgb, type Theme } from "../paint/theme.ts";
 import { COLORS, type ColorBy, headCode, headName, isSameHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button, classes, Drawing, px, Segments, Swatch } from "./controls.tsx";
+import { Button, classes, Drawing, px, Segments, Select, Swatch } from "./controls.tsx";
 import { useExplorer, useSession, useSize } from "./explorer_context.ts";
-import { headEffects, headOrder, rangeOf, type Share, shareOf } from "./head_values.ts";
+import {
+  headDifferences,
+  headEffects,
+  headOrder,
+  isElsewhere,
+  rangeOf,
+  type Share,
+  shareOf,
+  shownColor,
+} from "./head_values.ts";
 import { roleText } from "./selected_head.ts";
 
 export function HeadsPane() {
   const session = useSession();
-  const { color, sorted } = session.selection.value;
+  const { sorted } = session.selection.value;
+  const color = shownColor(session);
   const side = session.lead.value;
   const { ref, width, height } = useSize<HTMLDivElement>();
-  const choices = COLORS.filter(
-    (name) => name !== "distance" || side.block.statistics.distance !== undefined,
+  const hasDifference = session.compared !== null;
+  const choices = COLORS.filter((name) =>
+    name === "difference"
+      ? hasDifference
+      : name === "effect"
+        ? !isElsewhere(session, side)
+        : name !== "distance" || side.block.statistics.distance !== undefined,
   );
+  const count = side.block.layers.length * side.block.heads;
+  const isHidden = session.exercise.isHidden.value;
   return (
     <section class="heads" aria-label="All heads">
       <div class="hd">
-        <h2 class="sec spacious">All heads</h2>
-        <span class="mut spacious push">by</span>
-        <Segments
-          label="Color heads by"
-          value={color}
-          options={choices.map((name) => [name, name, DESCRIPTIONS[name]])}
-          choose={(name) => session.update({ color: name })}
-        />
-        <Button
-          class="b sort"
-          aria-pressed={sorted}
-          aria-label={`Sort by ${color}`}
-          title={sorted ? "Back to layers and heads" : `Sort by ${color}, largest first`}
-          onClick={() => session.update({ sorted: !sorted })}
-        >
-          ⇅
-        </Button>
+        <h2 class="sec spacious">All {count} heads</h2>
+        {isHidden ? (
+          <span class="mut push">colors are hidden while you guess</span>
+        ) : (
+          <>
+            <Select
+              kind="b push"
+              label="Color heads by"
+              value={color}
+              options={choices.map((name) => [name, `by ${name}`])}
+              choose={(name) => session.update({ color: name as ColorBy })}
+            />
+            <Segments
+              label="Order of heads"
+              value={sorted}
+              options={[
+                [false, "by layer", "layers down, heads across"],
+                [true, "largest first", `largest ${color} first, with names`],
+              ]}
+              choose={(value) => session.update({ sorted: value })}
+            />
+          </>
+        )}
       </div>
       <div class="gridwrap" ref={ref}>
         {width > 0 && <HeadGrid side={side} width={width} height={height} />}
       </div>
-      {color === "role" ? <RoleLegend side={side} /> : <ScaleLegend side={side} color={color} />}
+      {isHidden ? (
+        <div class="legend mut">
+          <BarsLegend side={side} />
+        </div>
+      ) : color === "role" ? (
+        <RoleLegend side={side} />
+      ) : (
+        <ScaleLegend side={side} color={color} />
+      )}
     </section>
+  );
+}
+
+/** Says what the bars of a tile are. */
+function BarsLegend({ side }: { side: Side }) {
+  const session = useSession();
+  const word = session.place(side, session.selection.value.word, "query");
+  if (rowsOf(side.block, word) === null) return null;
+  const text = printed(side.block.queryTokens.texts[word!]);
+  return (
+    <span class="source mut">
+      bars: what “<bdi>{text}</bdi>” reads, left to right
+    </span>
   );
 }
 
@@ -63,19 +110,21 @@ export function HeadsPane() {
 function lookOf(
   roles: ReturnType<Session["roles"]>,
   theme: Theme,
-  color: ColorBy,
+  color: ColorBy | "none",
   value: Share,
 ): (layerIndex: number, head: number) => CellLook {
   const { panel, ink, positive, negative } = theme.rgb;
   return (layerIndex, head) => {
     if (value === null) {
       const { role } = roles[layerIndex][head];
-      if (role === null) return { paper: panel, ink };
+      if (role === null || color === "none") return { paper: panel, ink };
       const hue = roleColor(roleLook(role), theme.scheme);
       // Broad heads are many and full of lines: at full strength they would dominate.
-      if (role === "broad") return { paper: mix(panel, hue, 0.1), ink: mix(panel, hue, 0.6) };
+      if (role === "broad")
+        return { paper: mix(panel, hue, 0.16), ink: mix(hue, ink, 0.35), hasSign: true };
       const isSinkRole = isSink(role);
       return {
+        hasSign: !isSinkRole,
         paper: mix(panel, hue, isSinkRole ? 0.08 : 0.26),
         ink: isSinkRole ? mix(hue, ink, 0.35) : mix(hue, ink, 0.15),
       };
@@ -83,10 +132,14 @@ function lookOf(
     const share = value(layerIndex, head);
     if (share === null) return { paper: panel, ink: theme.rgb.strong };
     const tint: Rgb =
-      color === "effect"
-        ? mix(panel, share >= 0 ? positive : negative, 0.9 * Math.sqrt(Math.abs(share)))
-        : mix(panel, theme.scale[Math.round(255 * share)], 0.72);
-    return { paper: tint, ink: mix(tint, ink, 0.7) };
+      color === "difference"
+        ? mix(panel, headHue(0, theme.scheme), 0.85 * Math.abs(share) ** 0.8)
+        : color === "effect"
+          ? mix(panel, share >= 0 ? positive : negative, 0.9 * Math.abs(share) ** 0.8)
+          : mix(panel, theme.scale[Math.round(255 * share)], 0.72);
+    const isStrong = color !== "spread" && color !== "distance" && Math.abs(share) > 0.4;
+    const line = isStrong && theme.scheme === "light" ? panel : ink;
+    return { paper: tint, ink: mix(tint, line, 0.85) };
   };
 }
 
@@ -104,55 +157,72 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
   const ref = useRef<HTMLDivElement>(null);
   const { block } = side;
   const theme = session.theme.value;
-  const { color, filter, sorted } = session.selection.value;
+  const { filter, sorted, word } = session.selection.value;
+  const isHidden = session.exercise.isHidden.value;
+  const color = isHidden ? "none" : shownColor(session);
   const layers = block.layers.length;
   const hasGroups = block.groups !== null && new Set(block.groups[0]).size < block.heads;
   const isPhone = session.layout.value === "phone";
+  const isList = sorted && !isHidden;
   const grid = useMemo(
-    () => gridOf({ width, height }, layers, block.heads, hasGroups, isPhone),
-    [width, height, layers, block.heads, hasGroups, isPhone],
+    () =>
+      isList
+        ? listOf({ width }, layers * block.heads)
+        : gridOf({ width, height }, layers, block.heads, hasGroups, {
+            isTouched: isPhone,
+            hasNames: color === "role",
+          }),
+    [width, height, layers, block.heads, hasGroups, isPhone, isList, color === "role"],
   );
-  const value = shareOf(session, side);
+  const value = isHidden ? null : shareOf(session, side);
   const roles = session.roles(side);
   const [effects, candidate] = [session.requests.effects.value, session.candidate.value];
+  const { against } = session.selection.value;
+  const differing = color === "difference" ? headDifferences(session)?.all : null;
   const spots = useMemo(
-    () => headOrder(session, side, value),
-    [side, sorted, color, roles, effects, candidate],
+    () => headOrder(session, side, value, isList),
+    [side, isList, color, roles, effects, candidate, against, differing],
   );
+  const pinned = session.place(side, word, "query");
+  const rows = rowsOf(block, pinned);
+  const isUnpacked = rows !== null;
   const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
   const marks = useMemo(
-    () => gridPictures(block, grid, filter, ratio, spots, lookOf(roles, theme, color, value)),
-    [block, grid, filter, theme, color, spots],
+    () => gridPictures(block, grid, filter, ratio, spots, lookOf(roles, theme, color, value), rows),
+    [block, grid, filter, theme, color, spots, pinned, isUnpacked],
   );
+  const numbers = isList ? valueTexts(session, side, color) : null;
   const { layer, head } = session.selection.value;
   useLayoutEffect(() => {
     const chosen = ref.current?.querySelector(".cell.sel");
     const pane = ref.current?.parentElement;
     if (chosen && pane) reveal(chosen, pane);
   }, [grid, layer, head]);
+  const lines = Math.ceil(spots.length / grid.across);
   return (
     <div
       ref={ref}
       class={`grid ${grid.label}`}
       role="grid"
-      aria-label={sorted ? `Heads sorted by ${color}` : "Heads: layers down, heads across"}
-      aria-rowcount={layers}
-      aria-colcount={block.heads}
+      aria-label={isList ? `Heads sorted by ${color}` : "Heads: layers down, heads across"}
+      aria-rowcount={lines}
+      aria-colcount={grid.across}
       style={px({ width: grid.width, height: grid.height })}
     >
       <Drawing marks={marks} width={grid.width} height={grid.height} />
-      {!sorted && <Numbers side={side} grid={grid} hasGroups={hasGroups} />}
-      {block.layers.map((layer, row) => (
-        <div role="row" tabIndex={-1} key={layer} aria-rowindex={row + 1}>
+      {!isList && <Numbers side={side} grid={grid} hasGroups={hasGroups} />}
+      {Array.from({ length: lines }, (_, row) => (
+        <div role="row" tabIndex={-1} key={row} aria-rowindex={row + 1}>
           {spots
-            .slice(row * block.heads, (row + 1) * block.heads)
+            .slice(row * grid.across, (row + 1) * grid.across)
             .map((spot, column) =>
               block.has(spot.layerIndex, spot.head) ? (
                 <Cell
                   key={column}
                   side={side}
                   grid={grid}
-                  place={row * block.heads + column}
+                  place={row * grid.across + column}
+                  number={numbers?.(spot) ?? ""}
                   {...spot}
                 />
               ) : null,
@@ -167,9 +237,30 @@ interface CellProps extends HeadIndex {
   readonly side: Side;
   readonly grid: Grid;
   readonly place: number;
+  /** Value on a tile of a sorted grid. */
+  readonly number: string;
 }
 
-function Cell({ side, grid, place, layerIndex, head }: CellProps) {
+/** Text of each head's value for a sorted grid. */
+function valueTexts(session: Session, side: Side, color: ColorBy | "none") {
+  const effects = color === "effect" ? headEffects(session, side) : null;
+  const values = effects?.all ?? (color === "difference" ? headDifferences(session)?.all : null);
+  const byHead = new Map(values?.map((one) => [`${one.layerIndex}/${one.head}`, one.value]));
+  return ({ layerIndex, head }: HeadIndex): string => {
+    const value = byHead.get(`${layerIndex}/${head}`);
+    if (value !== undefined) return effects ? effects.format(value) : value.toFixed(2);
+    if (color === "role") {
+      const { share } = session.roles(side)[layerIndex][head];
+      return share === null ? "" : percent(share);
+    }
+    if (color !== "spread" && color !== "distance") return "";
+    const { entropy, distance } = side.block.statistics;
+    const number = (color === "spread" ? entropy : distance)?.[layerIndex]?.[head];
+    return number == null ? "" : formatNumber(color === "spread" ? Math.exp(number) : number);
+  };
+}
+
+function Cell({ side, grid, place, number, layerIndex, head }: CellProps) {
   const explorer = useExplorer();
   const { session } = explorer;
   const { scheme } = session.theme.value;
@@ -178,52 +269,67 @@ function Cell({ side, grid, place, layerIndex, head }: CellProps) {
   const { role } = session.roles(side)[layerIndex][head];
   const look = roleLook(role);
   const isChosen = isSameHead(selection, id);
-  const isKept = selection.also.some((kept) => isSameHead(kept, id));
+  const order = session.several?.findIndex((kept) => isSameHead(kept, id)) ?? -1;
+  const isHidden = session.exercise.isHidden.value;
   const isOther = selection.role !== "" && selection.role !== look.id;
   const isOff = session.edits.isOff(id);
-  const showsRole = selection.color === "role" && look.id !== "unnamed";
+  const showsRole = !isHidden && shownColor(session) === "role" && look.id !== "unnamed";
   const hidesSign = grid.label === "none" || (isSink(role) && grid.label === "side");
-  const { x, y } = placeOf(grid, place, side.block.heads);
-  const number = `${id.layer}.${head}`;
+  const { x, y } = placeOf(grid, place);
+  const hue = order >= 0 ? cssOf(headHue(order, scheme)) : "";
+  const magnify = (event: Event) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    explorer.magnified.value = { layerIndex, head, box };
+  };
+  const shrink = () => {
+    explorer.magnified.value = null;
+  };
   return (
     <button
       type="button"
       role="gridcell"
-      class={classes("cell", isChosen && "sel", isKept && "kept", isOther && "dim")}
-      style={px({ left: x, top: y, width: grid.cellWidth, height: grid.cellHeight })}
+      class={classes("cell", isChosen && "sel", order >= 0 && "kept", isOther && "dim")}
+      style={{
+        ...px({ left: x, top: y, width: grid.cellWidth, height: grid.cellHeight }),
+        ...(order >= 0 ? { "--hue": hue } : {}),
+      }}
       aria-selected={isChosen}
-      aria-colindex={(place % side.block.heads) + 1}
+      aria-colindex={(place % grid.across) + 1}
       tabIndex={isChosen ? 0 : -1}
-      aria-label={`${headName(id)}: ${roleText(side, id)}${isOff ? ", switched off" : ""}`}
+      aria-label={`${headName(id)}${number && ` ${number}`}${isHidden ? "" : `: ${roleText(side, id)}`}${isOff ? ", switched off" : ""}`}
       data-head={headCode(id)}
       onClick={(event) => {
-        explorer.hideTip();
-        if (event.ctrlKey || event.metaKey || event.shiftKey) session.store.toggleAlso(id);
+        shrink();
+        const isAdded = explorer.adding.peek() || event.ctrlKey || event.metaKey || event.shiftKey;
+        explorer.adding.value = false;
+        if (isAdded && !isHidden) session.store.toggleAlso(id);
         else session.choose(id);
       }}
-      onPointerMove={(event) =>
-        event.pointerType === "mouse" &&
-        explorer.showTip(event, headName(id), noteOf(session, side, layerIndex, head))
-      }
-      onPointerLeave={explorer.hideTip}
+      onPointerEnter={(event) => event.pointerType === "mouse" && magnify(event)}
+      onPointerLeave={shrink}
+      onFocus={(event) => event.currentTarget.matches(":focus-visible") && magnify(event)}
+      onBlur={shrink}
     >
-      {showsRole && !hidesSign && (
-        <span
-          class="role"
-          style={{ background: look[scheme], color: inkOn(roleColor(look, scheme)) }}
-        >
-          {grid.label !== "name" ? look.symbol : selection.sorted ? number : look.short}
+      {grid.label === "list" && (
+        <span class="named">
+          {showsRole && <Swatch look={look} isHidden />}
+          <b>{headName(id)}</b> <span class="num">{number}</span>
         </span>
       )}
-      {!showsRole && selection.sorted && grid.label === "name" && (
-        <span class="role">{number}</span>
+      {showsRole && !hidesSign && grid.label !== "list" && (
+        // The text is generated: the button's name has the role in full.
+        <span
+          class="role"
+          data-text={grid.label === "name" ? look.short : look.symbol}
+          style={{ background: look[scheme], color: inkOn(roleColor(look, scheme)) }}
+        />
       )}
       {isOff && <span class="off" />}
     </button>
   );
 }
 
-function noteOf(
+export function noteOf(
   session: Session,
   side: Side,
   layerIndex: number,
@@ -258,7 +364,7 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
   const groups = block.groups?.[Math.max(0, block.layers.indexOf(layer))] ?? [];
   const runs = hasGroups ? runsOf(groups) : [];
   const stride = pitch >= 22 ? 1 : pitch >= 16 ? 2 : 4;
-  const rows = grid.cellHeight >= 11 ? 1 : 2;
+  const rows = grid.cellHeight >= 11 ? 1 : grid.cellHeight >= 7 ? 2 : 5;
   return (
     <div aria-hidden="true">
       {hasGroups && (
@@ -286,7 +392,7 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
         ) : null,
       )}
       {block.layers.map((l, i) =>
-        i % rows && l !== layer ? null : (
+        l !== layer && (i % rows || (rows > 2 && Math.abs(l - layer) < 3)) ? null : (
           <span
             key={l}
             class={`rl ${l === layer ? "on" : ""}`}
@@ -312,6 +418,7 @@ function runsOf(groups: readonly number[]): [number, number][] {
 
 const DESCRIPTIONS: Record<ColorBy, string> = {
   role: "",
+  difference: "how differently the word reads in A and B, or after the edit: 0 to 1",
   effect: "what the output loses or gains without the head",
   spread: "how many words a row is spread over (entropy)",
   distance: "how far away the words are that it reads",
@@ -330,7 +437,7 @@ function RoleLegend({ side }: { side: Side }) {
       counts.set(id, (counts.get(id) ?? 0) + 1);
     });
   });
-  const source = hasBoth && named === "corpus" ? "over a corpus" : "on this text";
+  const source = hasBoth && named === "corpus" ? "over a corpus" : "in this text";
   return (
     <div class="legend" role="group" aria-label={`Roles ${source}; choose one to filter by`}>
       {ROLES.filter(({ id }) => counts.has(id)).map((look) => (
@@ -347,19 +454,19 @@ function RoleLegend({ side }: { side: Side }) {
           {look.name} <span class="mut num">{counts.get(look.id)}</span>
         </Button>
       ))}
-      {hasBoth ? (
-        <Button
-          class="source mut"
-          title={`Name them ${named === "corpus" ? "on this text" : "over a corpus"} instead`}
-          onClick={() =>
-            session.update({ named: named === "corpus" ? "text" : "corpus", role: "" })
-          }
-        >
-          named <u>{source}</u>
-        </Button>
-      ) : (
-        <span class="source mut">named {source}</span>
+      {hasBoth && (
+        <Segments<"corpus" | "text">
+          label="Roles"
+          value={named}
+          options={[
+            ["corpus", "over a corpus"],
+            ["text", "in this text"],
+          ]}
+          choose={(value) => session.update({ named: value, role: "" })}
+        />
       )}
+      {!hasBoth && <span class="source mut">roles {source}</span>}
+      <BarsLegend side={side} />
     </div>
   );
 }
@@ -369,6 +476,17 @@ function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "rol
   const theme = session.theme.value;
   const css = (stops: readonly Rgb[]) =>
     `linear-gradient(90deg, ${stops.map((rgb) => `rgb(${rgb.join(",")})`).join(",")})`;
+  if (color === "difference") {
+    const most = headDifferences(session)?.all[0]?.value ?? 0;
+    return (
+      <div class="legend scale">
+        <span>reads the same</span>
+        <i style={{ background: css([theme.rgb.panel, headHue(0, theme.scheme)]) }} />
+        <span class="num">differs by {most.toFixed(2)}</span>
+        <BarsLegend side={side} />
+      </div>
+    );
+  }
   if (color === "effect") {
     const effects = headEffects(session, side);
     if (!effects) {
@@ -382,9 +500,7 @@ function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "rol
     const isDistance = effects.kind === "cosine_distance";
     const most = Math.max(0, ...effects.all.map(({ value }) => Math.abs(value)));
     const stops = isDistance ? [panel, positive] : [negative, panel, positive];
-    const description = isDistance
-      ? effects.what
-      : `what ${effects.what} falls or rises by without the head`;
+    const description = isDistance ? effects.what : `${effects.what} without the head`;
     return (
       <div class="legend scale">
         <span class="num">{isDistance ? "0" : effects.format(-most)}</span>
@@ -395,6 +511,7 @@ function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "rol
         <span class="source mut" title={description}>
           {description}
         </span>
+        <BarsLegend side={side} />
       </div>
     );
   }

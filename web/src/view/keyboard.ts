@@ -3,20 +3,20 @@
 import { indexOfHead } from "../data/effects.ts";
 import type { Filter } from "../data/filtered_block.ts";
 import { rowOf } from "../data/tokens.ts";
-import { COLORS, isSameHead, TABS, THEMES } from "../state/selection.ts";
+import { COLORS, type ColorBy, TABS, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import { consume } from "./controls.tsx";
 import type { ExplorerContext } from "./explorer_context.ts";
-import { headOrder, shareOf } from "./head_values.ts";
+import { headOrder, shareOf, shownColor } from "./head_values.ts";
 import { goTo } from "./story.tsx";
 
 export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
   ["← → ↑ ↓", "other heads and layers"],
   [", .", "pin the word before, the word after"],
   ["1 2 3 4 5", "lines, matrix, neurons, evidence, effect"],
-  ["C", "color heads by role, effect, spread, distance"],
+  ["C", "color heads by role, effect, difference, spread, distance"],
   ["F, /", "filter; find a word or a head"],
-  ["M, Ctrl click", "keep a head: the mean of all kept ones is shown"],
+  ["M, Shift click", "draw another head over this one, up to six"],
   ["W", "tokens or words"],
   ["S", "special tokens shown, dimmed, hidden"],
   ["[ ]", "lower, raise the smallest weight drawn"],
@@ -69,10 +69,12 @@ function actions(explorer: ExplorerContext): Record<string, () => void> {
     "?": () => explorer.toggle("help"),
     f: () => explorer.toggle("filter"),
     "/": () => explorer.toggle("find"),
-    m: () => session.store.toggleAlso(selection),
+    m: () => {
+      explorer.adding.value = !explorer.adding.peek();
+    },
     w: () => set({ unit: filter.unit === "tokens" ? "words" : "tokens" }),
     s: () => set({ specials: after(["shown", "dimmed", "hidden"], filter.specials) }),
-    c: () => session.update({ color: after(COLORS, selection.color) }),
+    c: () => session.update({ color: after(colorsOf(session), shownColor(session)) }),
     t: () => nextTheme(session),
     "[": () => above(-0.05),
     "]": () => above(0.05),
@@ -94,12 +96,15 @@ function after<T>(list: readonly T[], now: T): T {
   return list[(list.indexOf(now) + 1) % list.length];
 }
 
+/** Values that can color the heads of this page. */
+function colorsOf(session: Session): readonly ColorBy[] {
+  return COLORS.filter((name) => name !== "difference" || session.compared !== null);
+}
+
 function toggleHead(session: Session): void {
-  const { layer, head, edits } = session.selection.peek();
-  if (!session.backend) return;
-  const on = edits.find((edit) => edit.kind === "off" && isSameHead(edit, { layer, head }));
-  if (on) session.edits.remove(on);
-  else session.edits.add({ kind: "off", layer, head });
+  const { layer, head } = session.selection.peek();
+  if (!session.canSwitch(session.lead.peek())) return;
+  session.edits.toggleOff({ layer, head }, session.backend !== null);
 }
 
 /** Move by `step` places among sorted heads. */
@@ -133,12 +138,17 @@ function stepHead(explorer: ExplorerContext, step: number): void {
 function stepLayer(explorer: ExplorerContext, step: number): void {
   const { session } = explorer;
   const { block } = session.lead.peek();
-  if (session.selection.peek().sorted) stepPlace(explorer, step * block.heads);
+  if (session.selection.peek().sorted) stepPlace(explorer, step * gridColumns(explorer));
   else {
     const index = Math.min(block.layers.length - 1, Math.max(0, session.layerIndex(block) + step));
     session.update({ layer: block.layers[index] });
   }
   keepFocus(explorer);
+}
+
+/** Heads in a row of the grid on the page. */
+function gridColumns({ root }: ExplorerContext): number {
+  return Number(root.querySelector("[role=grid]")?.getAttribute("aria-colcount")) || 1;
 }
 
 /** Keep the focus on the chosen cell if the grid has it. */
@@ -159,10 +169,13 @@ function stepWord(session: Session, step: number): void {
 
 function clearStep(explorer: ExplorerContext): void {
   const { session } = explorer;
-  const { word, key, role, story, also } = session.selection.peek();
+  const { word, key, role, story, also, answers } = session.selection.peek();
   explorer.clearHover();
   if (explorer.open.peek()) explorer.close();
-  else if (story > 0) session.update({ story: -1 });
+  else if (story > 0) goTo(session, session.store.story.length + 1);
+  else if (session.exercise.asked.peek()) session.exercise.open(0);
+  else if (explorer.adding.peek()) explorer.adding.value = false;
+  else if (answers) session.update({ answers: false });
   else if (also.length > 0) session.update({ also: [] });
   else if (key !== null) session.update({ key: null });
   else if (word !== null) session.update({ word: null });

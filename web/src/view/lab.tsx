@@ -108,7 +108,18 @@ export class Lab {
       this.session = new Session(header, traces, backend, fragment);
       this.explorer = mount(view, this.session, {
         changed: (now) => history.replaceState(null, "", `#${formatRequest(request)}&${now}`),
-        lab: { editText: () => this.edit() },
+        lab: {
+          editText: () => this.edit(),
+          read: (text) => {
+            const inputs = [{ ...request.inputs[0], text }];
+            void this.open({ ...request, inputs }, "");
+          },
+          examples: this.start.examples.map(({ title }) => title),
+          openExample: (index) => {
+            const { model, inputs } = this.start.examples[index];
+            void this.open({ model: model ?? request.model, inputs }, "");
+          },
+        },
         around: null,
       });
     } catch (error) {
@@ -224,7 +235,7 @@ function LabForm(props: LabFormProps) {
     <div class="cover">
       <form
         class="pop dialog"
-        aria-label="Text and examples"
+        aria-label="Models, pairs and examples"
         onSubmit={submit}
         onKeyDown={(event) => {
           if (event.key === "Escape" && !isFirst) props.close();

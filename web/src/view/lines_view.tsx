@@ -1,22 +1,33 @@
 // A head as lines from queries to keys.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { columnMeans, columnWeights } from "../data/filtered_block.ts";
-import { formatWeight, shortWeight } from "../data/format.ts";
+import { bothNames, columnMeans, columnWeights, LINES_LIMIT } from "../data/filtered_block.ts";
+import { formatNumber, formatWeight, shortWeight } from "../data/format.ts";
+import { scaleOf } from "../data/head_summary.ts";
 import { type Media, type Piece, pieceOf } from "../data/media.ts";
 import { type Entry, printed, rowOf } from "../data/tokens.ts";
 import { type Columns, columnsOf, lineMarks, rowY } from "../layout/lines_layout.ts";
+import { moved } from "../layout/scene.ts";
 import { canvasOf, labelEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
 import type { Side } from "../state/session.ts";
-import { classes, consume, Drawing, px } from "./controls.tsx";
+import { Button, classes, consume, Drawing, px } from "./controls.tsx";
 import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
-import { groundOf, headColor, linesInput } from "./selected_head.ts";
+import { drawnHeads, groundOf, headColor, linesInput } from "./selected_head.ts";
 
 const MIN_ROW = { wide: 15, middle: 15, phone: 32 } as const;
 
 export function LinesTab() {
+  const session = useSession();
+  const { filtered } = session.sides.value[0];
+  const isPair = session.sides.value.length > 1 && session.compared !== null && !session.overlaid;
+  const hasRow = session.focus(session.sides.value[0]).row >= 0;
+  if (isPair && hasRow && filtered.columns.length <= LINES_LIMIT) return <Butterfly />;
+  return <LinesPanels />;
+}
+
+function LinesPanels() {
   const session = useSession();
   const { ref, width, height } = useSize<HTMLDivElement>();
   const sides = session.shown.value;
@@ -43,6 +54,7 @@ function Panel({ side, width, height }: { side: Side; width: number; height: num
   const { filtered } = side;
   const matrix = session.matrix(side);
   const layout = session.layout.value;
+  const heads = session.overlaid?.length ?? 1;
   const columns = useMemo(
     () =>
       columnsOf({
@@ -53,14 +65,26 @@ function Panel({ side, width, height }: { side: Side; width: number; height: num
         rowEms: labelEms(filtered.rows),
         columnEms: labelEms(filtered.columns),
         least: MIN_ROW[layout],
+        numbers: heads > 1 ? 84 + 46 * heads : 0,
       }),
-    [filtered, width, height, layout],
+    [filtered, width, height, layout, heads],
   );
-  const input = matrix && linesInput(session, side, matrix);
   const { row, column } = session.focus(side);
+  const drawn = drawnHeads(session, side);
+  const hues = drawn.map(({ color }) => color.join()).join("/");
+  const dashed = session.edits.isOff(session.selection.value);
   const marks = useMemo(
-    () => (input ? lineMarks(input, columns, theme) : []),
-    [matrix, columns, row, column, filter, input?.color.join(), input?.dashed, theme],
+    () =>
+      drawn.flatMap(({ color, matrix }, i) =>
+        matrix
+          ? lineMarks(
+              { ...linesInput(session, side, matrix), color, isAlone: drawn.length > 1 },
+              columns,
+              theme,
+            ).map((mark) => moved(mark, 0, 3 * (i - (drawn.length - 1) / 2)))
+          : [],
+      ),
+    [...drawn.map((head) => head.matrix), columns, row, column, filter, hues, dashed, theme],
   );
   const by =
     row >= 0 ? `by “${printed(filtered.rows[row].label)}”` : column < 0 ? "on average" : "";
@@ -139,7 +163,10 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
     () => (!isReaders && row < 0 && column < 0 && matrix ? columnMeans(matrix) : null),
     [isReaders, row, column, matrix],
   );
-  const color = headColor(session, side);
+  const drawn = drawnHeads(session, side);
+  const color = drawn[0].color;
+  const isOverlay = drawn.length > 1;
+  const scale = reading ? scaleOf(reading.weights) : 1;
   const pinned = session.place(side, isReaders ? selection.word : selection.key, axis);
   const field = isReaders ? "word" : "key";
   const numberOf = (i: number): number | null => {
@@ -180,7 +207,7 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
         const y = rowY(columns, i) - columns.rowHeight / 2;
         const isPinned = pinned !== null && entry.positions.includes(pinned);
         const isSpecial = entry.special && selection.filter.specials === "dimmed";
-        const ground = groundOf(session, side, weight);
+        const ground = isOverlay ? null : groundOf(session, side, weight && weight * scale);
         const place = isReaders
           ? { right: columns.width - columns.labels.left }
           : { left: columns.labels.right };
@@ -221,8 +248,18 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
             <bdi style={ground ? { background: cssOf(ground), color: inkOn(ground) } : {}}>
               {printed(entry.label)}
             </bdi>
-            {weight !== null && (
-              <Share columns={columns} axis={axis} weight={weight} color={cssOf(color)} />
+            {isOverlay && reading ? (
+              <StackedShare columns={columns} heads={drawn} index={i} />
+            ) : (
+              weight !== null && (
+                <Share
+                  columns={columns}
+                  axis={axis}
+                  weight={weight}
+                  scale={scale}
+                  color={cssOf(color)}
+                />
+              )
             )}
           </div>
         );
@@ -255,12 +292,44 @@ interface ShareProps {
   readonly columns: Columns;
   readonly axis: "query" | "key";
   readonly weight: number;
+  readonly scale: number;
   readonly color: string;
 }
 
-function Share({ columns, axis, weight, color }: ShareProps) {
+interface StackedProps {
+  readonly columns: Columns;
+  readonly heads: ReturnType<typeof drawnHeads>;
+  readonly index: number;
+}
+
+/** Weights of several heads on one word, one bar after another. */
+function StackedShare({ columns, heads, index }: StackedProps) {
+  const parts = heads.map(({ read, color }) => ({ weight: read?.[index] ?? 0, color }));
+  const shown = parts.filter(({ weight }) => weight >= 0.02);
+  if (shown.length === 0) return null;
+  const bar = columns.numbers.bar;
+  return (
+    <span class="share num" style={px({ left: columns.numbers.x - columns.labels.right })}>
+      {bar > 0 && (
+        <span class="stack">
+          {parts.map(({ weight, color }, i) =>
+            weight >= 0.02 ? (
+              <i
+                key={i}
+                style={{ width: `${(bar * weight) / heads.length}px`, background: cssOf(color) }}
+              />
+            ) : null,
+          )}
+        </span>
+      )}
+      {shown.map(({ weight }) => shortWeight(weight)).join(" + ")}
+    </span>
+  );
+}
+
+function Share({ columns, axis, weight, scale, color }: ShareProps) {
   if (Number.isNaN(weight)) return <span class="share">missing</span>;
-  if (weight < 0.005) return null;
+  if (weight * scale < 0.005) return null;
   const isKey = axis === "key";
   const x = isKey
     ? { left: columns.numbers.x - columns.labels.right }
@@ -269,10 +338,97 @@ function Share({ columns, axis, weight, color }: ShareProps) {
   return (
     <span class="share num" style={px(x)}>
       {bar > 0 && (
-        <i style={{ width: `${Math.max(1.5, bar * Math.min(1, weight))}px`, background: color }} />
+        <i
+          style={{
+            width: `${Math.max(1.5, bar * Math.min(1, weight * scale))}px`,
+            background: color,
+          }}
+        />
       )}
-      {shortWeight(weight)}
+      {scale > 1 ? formatNumber(weight) : shortWeight(weight)}
     </span>
+  );
+}
+
+/** Rows of one word in two inputs, bars to the left and to the right of the words. */
+function Butterfly() {
+  const session = useSession();
+  const [a, b] = session.sides.value;
+  const rows = [a, b].map((side) => session.row(side, session.focus(side).row)?.weights ?? null);
+  const { ref, width, height } = useSize<HTMLDivElement>();
+  const names = bothNames(a.filtered.columns, b.filtered.columns);
+  const { key } = session.selection.value;
+  const [one, other] = rows;
+  if (!one || !other) {
+    return (
+      <div class="butterfly" ref={ref}>
+        <p class="mut">Unpacking …</p>
+      </div>
+    );
+  }
+  const most = Math.max(0.01, ...one, ...other);
+  const apart = names.map((_, i) => Math.abs((one[i] || 0) - (other[i] || 0)));
+  const widest = Math.max(...apart);
+  const total = apart.reduce((sum, value) => sum + value, 0) / 2;
+  const rowHeight = Math.max(18, Math.min(30, (height - 96) / names.length));
+  const bar = Math.max(40, width / 2 - 150);
+  const strong = cssOf(headColor(session, session.lead.value));
+  const label = ({ filtered }: Side, row: number) => printed(filtered.rows[row]?.label ?? "");
+  const cell = (value: number, i: number, isLarger: boolean, tone: string) => {
+    const isStrong = isLarger && widest > 0 && apart[i] >= widest / 2;
+    const background = isStrong ? strong : tone;
+    return (
+      <>
+        <i style={{ width: `${(bar * (value || 0)) / most}px`, background }} />
+        {value >= 0.02 && <span class="num">{shortWeight(value)}</span>}
+      </>
+    );
+  };
+  const { tone } = session.theme.value;
+  return (
+    <div class="butterfly" ref={ref}>
+      {width > 0 && (
+        <table aria-label="What the word reads in A and in B">
+          <thead>
+            <tr>
+              <th scope="col" class="left">
+                A “{label(a, session.focus(a).row)}” reads
+              </th>
+              <th scope="col">word</th>
+              <th scope="col">B “{label(b, session.focus(b).row)}” reads</th>
+            </tr>
+          </thead>
+          <tbody>
+            {names.map((entry, i) => (
+              <tr key={entry.positions[0]} style={px({ height: rowHeight })}>
+                <td class="left">{cell(one[i], i, one[i] >= other[i], tone.aedge)}</td>
+                <th
+                  scope="row"
+                  class={classes(entry.special && "sp", entry.label.includes("/") && "differs")}
+                >
+                  <Button
+                    class="plain-word"
+                    aria-pressed={key !== null && entry.positions.includes(key)}
+                    onClick={() =>
+                      session.update({
+                        key: key === entry.positions[0] ? null : entry.positions[0],
+                      })
+                    }
+                  >
+                    {printed(entry.label)}
+                  </Button>
+                </th>
+                <td>{cell(other[i], i, other[i] > one[i], tone.bedge)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <p class="mut">
+        Strong color: the larger side, where the two differ by at least half of the largest
+        difference ({shortWeight(widest)}). The rows differ by {shortWeight(total)} in all.
+      </p>
+    </div>
   );
 }
 

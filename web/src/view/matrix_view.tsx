@@ -1,11 +1,19 @@
 // A head as a matrix: wheel or buttons zoom, dragging pans, a click pins a pair.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { bothNames, difference, type Focus } from "../data/filtered_block.ts";
+import {
+  bothNames,
+  difference,
+  type Focus,
+  type Matrix,
+  NO_FILTER,
+} from "../data/filtered_block.ts";
 import { formatWeight } from "../data/format.ts";
 import { printed, rowOf } from "../data/tokens.ts";
 import {
   cellAt,
+  type Heat as HeatMap,
+  type HeatScale,
   heatOf,
   matrixLayout,
   matrixMarks,
@@ -17,10 +25,37 @@ import {
   zoomed,
 } from "../layout/matrix_layout.ts";
 import { labelEms } from "../paint/painter.ts";
+import type { Theme } from "../paint/theme.ts";
 import type { Side } from "../state/session.ts";
 import { Button, consume, Drawing, px } from "./controls.tsx";
 import { useExplorer, useSession, useSize } from "./explorer_context.ts";
-import { headColor } from "./selected_head.ts";
+import { drawnHeads, headColor, matrixScale } from "./selected_head.ts";
+
+/** Each cell in the hue of the head with the largest weight there. */
+function overlayHeat(
+  heads: ReturnType<typeof drawnHeads>,
+  theme: Theme,
+  scale: HeatScale,
+): HeatMap | null {
+  const known = heads.flatMap(({ matrix, color }) => (matrix ? [{ matrix, color }] : []));
+  if (known.length < heads.length) return null;
+  const strongest = (i: number) =>
+    known.reduce((best, head) => (head.matrix.weights[i] > best.matrix.weights[i] ? head : best));
+  const parts = known.map((head) => {
+    const own = head.matrix.weights.map((weight, i) => (strongest(i) === head ? weight : 0));
+    const matrix: Matrix = { ...head.matrix, weights: own };
+    return heatOf(matrix, theme, head.color, scale);
+  });
+  const { panel } = theme.rgb;
+  const pixels = parts[0].pixels.slice();
+  for (const part of parts.slice(1)) {
+    for (let i = 0; i < pixels.length; i += 4) {
+      const isEmpty = panel.every((value, c) => part.pixels[i + c] === value);
+      if (!isEmpty) pixels.set(part.pixels.subarray(i, i + 4), i);
+    }
+  }
+  return { ...parts[0], pixels };
+}
 
 export function MatrixTab() {
   const session = useSession();
@@ -41,7 +76,11 @@ export function MatrixTab() {
   );
 }
 
-const MAP = 110;
+const MAP = 130;
+/** Maximum height of a cell over its width, where two matrices share the width. */
+const MAX_STRETCH = 2.2;
+/** Pixels of a cell below which pixels show the largest of several cells. */
+const MIN_CELL = 2;
 
 interface HeatProps {
   readonly side: Side;
@@ -68,7 +107,14 @@ function Heat({ side, minus, width, height }: HeatProps) {
       : [rows, columns];
   }, [side.filtered, minus?.filtered]);
   const layout = useMemo(
-    () => matrixLayout({ width, height }, rows.length, keys.length, labelEms([...rows, ...keys])),
+    () =>
+      matrixLayout(
+        { width, height },
+        rows.length,
+        keys.length,
+        labelEms([...rows, ...keys]),
+        session.sides.value.length > 1 ? MAX_STRETCH : 1,
+      ),
     [rows, keys, width, height],
   );
   const [window, setWindow] = useState<Window>(wholeWindow(layout));
@@ -77,10 +123,18 @@ function Heat({ side, minus, width, height }: HeatProps) {
   const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null);
   const { positive, negative } = theme.rgb;
   const [color, below] = minus ? [positive, negative] : [headColor(session, side)];
-  const heat = useMemo(
-    () => matrix && heatOf(matrix, theme, color, filter.above, below),
-    [matrix, theme, color.join(), filter.above],
-  );
+  const full = minus ? 1 : (matrixScale(session)?.full ?? 1);
+  const pool = window.cell < MIN_CELL ? Math.ceil(MIN_CELL / window.cell) : 1;
+  // The filter's usual limit is for lines: a matrix shows every weight unless it is raised.
+  const above = filter.above > NO_FILTER.above ? filter.above : 0;
+  const overlaid = minus ? null : session.overlaid;
+  const heads = overlaid ? drawnHeads(session, side) : [];
+  const hues = heads.map(({ color }) => color.join()).join("/");
+  const heat = useMemo(() => {
+    if (!matrix) return null;
+    if (heads.length > 1) return overlayHeat(heads, theme, { full, above, pool });
+    return heatOf(matrix, theme, color, { full, above, pool }, below);
+  }, [matrix, theme, color.join(), above, full, pool, hues, ...heads.map((head) => head.matrix)]);
   const focus = session.focus(side);
   const { word, key } = session.selection.value;
   const pinned = {

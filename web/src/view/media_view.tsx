@@ -17,7 +17,7 @@ import {
 } from "../layout/media_layout.ts";
 import type { Box, Mark } from "../layout/scene.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Drawing } from "./controls.tsx";
+import { Drawing, Segments } from "./controls.tsx";
 import { useExplorer, useSession, useSize } from "./explorer_context.ts";
 
 export function MediaStrip() {
@@ -54,30 +54,41 @@ function Medium({ side }: { side: Side }) {
   const matrix = session.matrix(side);
   const focus = session.focus(side);
   const shares = matrix && sharesOf(matrix, focus, queries, keys);
-  const room = { width: Math.max(40, width - 28), height: Math.max(40, height - 34) };
-  const boxes = isSound ? [] : pictureBoxes(media.pictures, room.width, room.height);
-  const last = boxes.at(-1);
+  const room = { width: Math.max(40, width - 28), height: Math.max(40, height - 62) };
+  // Patches are pointed at as queries, or as keys if queries are text.
+  const axis = block.queryTokens.pieces.some(Boolean) ? "query" : "key";
+  const { pictures } = media;
+  // One copy asks, which shows the patch that looks; the other answers, under the veil.
+  const isTwice = !isSound && axis === "query";
+  const shown = isTwice ? [...pictures, ...pictures] : pictures;
+  const placed = isSound ? [] : pictureBoxes(shown, room.width, room.height);
+  const [asks, answers] = [placed.slice(0, pictures.length), placed.slice(-pictures.length)];
+  const last = placed.at(-1);
   const size = last ? { width: last.x + last.width, height: last.height } : room;
   const marks: Mark[] = useMemo(() => {
     if (width === 0) return [];
     const drawn = isSound
       ? timelineMarks(media.sound!, shares, size.width, size.height, theme)
-      : pictureMarks(media.pictures, boxes, shares, theme);
-    const frames = focusBoxes(side, focus, boxes).map((box) => ({
-      kind: "frame" as const,
-      ...box,
-      color: theme.tone.ink,
-      thickness: 2,
-    }));
-    return [...drawn, ...frames];
+      : [
+          ...(isTwice ? pictureMarks(pictures, asks, null, theme) : []),
+          ...pictureMarks(pictures, answers, shares, theme),
+        ];
+    const frame = (color: string) => (box: Box) =>
+      ({ kind: "frame", ...box, color, thickness: 2 }) as const;
+    return [
+      ...drawn,
+      ...(shares && !isSound ? strongestBoxes(shares, answers).map(frame(theme.tone.accent)) : []),
+      ...focusBoxes(side, focus, asks).map(frame(theme.tone.ink)),
+    ];
   }, [shares?.weights, matrix, focus.row, focus.column, width, height, theme]);
-  // Patches are pointed at as queries, or as keys if queries are text.
-  const axis = block.queryTokens.pieces.some(Boolean) ? "query" : "key";
   const entryAt = (event: MouseEvent): Entry | null => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     const [entries, pieces] = axis === "query" ? [rows, queries] : [columns, keys];
-    if (!isSound) return entries[patchAt(pieces, boxes, x, y)] ?? null;
+    if (!isSound) {
+      const found = [asks, answers].map((boxes) => patchAt(pieces, boxes, x, y));
+      return entries[found.find((index) => index >= 0) ?? -1] ?? null;
+    }
     const second = (x / size.width) * media.sound!.seconds;
     const index = pieces.findIndex(
       (piece) => piece?.kind === "frame" && second >= piece.start && second < piece.end,
@@ -85,6 +96,7 @@ function Medium({ side }: { side: Side }) {
     return entries[index] ?? null;
   };
   const words = shares ? captionOf(session, side, shares, isSound) : "";
+  const { filter } = session.selection.value;
   return (
     <div class={`media ${isSound ? "sound" : ""}`} ref={ref}>
       {/* biome-ignore lint/a11y/noStaticElementInteractions: the words below have the keys */}
@@ -110,8 +122,38 @@ function Medium({ side }: { side: Side }) {
         <Drawing marks={marks} width={size.width} height={size.height} label={words} />
       </div>
       <p class="mut media-words">{words}</p>
+      <div class="media-controls">
+        {isTwice && (
+          <span class="mut">left: click the patch that looks · right: what it looks at</span>
+        )}
+        <span class="gap" />
+        <Segments<"off" | "layer" | "all">
+          label="Attention of"
+          value={filter.combine}
+          options={[
+            ["off", "this head"],
+            ["layer", "its layer, averaged"],
+            ["all", "all layers, averaged"],
+          ]}
+          choose={(combine) => session.update({ filter: { ...filter, combine } })}
+        />
+      </div>
     </div>
   );
+}
+
+const FRAMED = 3;
+
+/** Boxes of the patches with the largest weights. */
+function strongestBoxes({ pieces, weights }: Shares, boxes: readonly Box[]): Box[] {
+  const order = Array.from(weights.keys())
+    .filter((i) => pieces[i]?.kind === "patch" && weights[i] > 0)
+    .sort((a, b) => weights[b] - weights[a]);
+  return order.slice(0, FRAMED).flatMap((i) => {
+    const piece = pieces[i];
+    const box = piece?.kind === "patch" ? patchBox(piece, boxes) : null;
+    return box ? [box] : [];
+  });
 }
 
 function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
@@ -138,9 +180,16 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
   const { row, column } = session.focus(side);
   const turned = shares.side === "query";
   const word = turned ? columns[column] : rows[row];
-  const who = word ? `“${printed(word.label)}”` : "";
+  const tokens = turned ? side.block.keyTokens : side.block.queryTokens;
+  const isPiece = word !== undefined && pieceOf(tokens.pieces, word.positions) !== null;
+  const kind = isSound ? "frame" : "patch";
+  const who = word ? (isPiece ? `${kind} ${printed(word.label)}` : `“${printed(word.label)}”`) : "";
+  const [piece, pieces] = isSound ? ["frame", "frames"] : ["patch", "patches"];
+  const areRead = side.block.queryTokens.pieces.every(
+    (one, i) => one !== null || side.block.queryTokens.special[i],
+  );
   const what = !word
-    ? `Where all ${rows.length} words look, on average`
+    ? `Where all ${rows.length} ${areRead ? pieces : "words"} look, on average`
     : turned
       ? `Attention to ${who} comes from`
       : `Where ${who} looks`;
@@ -150,7 +199,11 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
   );
   const other = (turned ? rows : columns)[best];
   const precision = side.block.isFine ? "fine" : "coarse";
-  const most = `${formatWeight(shares.weights[best], precision)} at ${printed(other?.label ?? "")}`;
+  const most = `${formatWeight(shares.weights[best], precision)} at ${piece} ${printed(other?.label ?? "")}`;
+  const least = shares.weights.reduce(
+    (low, weight, i) => (shares.pieces[i] && weight < low ? weight : low),
+    Number.POSITIVE_INFINITY,
+  );
   const seconds = side.now.media.sound?.seconds ?? 0;
   let [inside, all] = [0, 0];
   shares.weights.forEach((weight, i) => {
@@ -162,5 +215,5 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
     turned || all === 0
       ? ""
       : ` · ${Math.round((100 * inside) / all)} % of it on ${isSound ? "the recording" : "the image"}`;
-  return `${what}: most ${most}${part}`;
+  return `${what}: most ${most}, least ${formatWeight(least, precision)}${part}; bright is relative to the most`;
 }

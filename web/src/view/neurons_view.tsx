@@ -6,10 +6,10 @@ import { RequestError } from "../data/backend.ts";
 import { formatNumber, formatSigned, formatWeight } from "../data/format.ts";
 import { type Neurons, neuronOrder } from "../data/neurons.ts";
 import { type Entry, printed } from "../data/tokens.ts";
-import { neuronLayout, neuronMarks, workedSum } from "../layout/neurons_layout.ts";
+import { neuronLayout, neuronMarks, queryStrip, workedSum } from "../layout/neurons_layout.ts";
 import { labelEms } from "../paint/painter.ts";
 import type { Side } from "../state/session.ts";
-import { Button, Command, Drawing, px } from "./controls.tsx";
+import { Button, Command, Drawing, px, Segments } from "./controls.tsx";
 import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { headColor, neuronsAt } from "./selected_head.ts";
 
@@ -52,6 +52,9 @@ export function NeuronsTab() {
   );
 }
 
+/** Height of the query's strip in the heading, which stays in view. */
+const QUERY = 9;
+
 function lastWord(side: Side): number {
   const entry =
     side.filtered.rows.filter(({ special }) => !special).at(-1) ?? side.filtered.rows[0];
@@ -93,6 +96,11 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
     () => neuronMarks({ neurons, rows, keys, chosen, order: neuronNumbers, color }, layout, theme),
     [neurons, filtered, chosen, neuronNumbers, color.join(), layout, theme],
   );
+  const held = layout.key ?? layout.product;
+  const queryMarks = useMemo(
+    () => queryStrip(neurons, neuronNumbers, { width: held.width, height: QUERY }, theme),
+    [neurons, neuronNumbers, held.width, theme],
+  );
   const strips = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const strip = strips.current?.querySelector<HTMLElement>("[aria-selected=true]");
@@ -110,14 +118,24 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
   return (
     <>
       <div class="strips-heading">
-        {heads.map(([name, hint, box]) =>
+        {heads.map(([name, hint, box], i) =>
           box ? (
-            <span key={name} style={px({ left: box.x, width: box.width + 14 })}>
+            <span
+              key={name}
+              style={px({ left: box.x, width: roomOf(box.x, heads.slice(i + 1), layout.width) })}
+            >
               <b>{name}</b>
               <small>{hint}</small>
             </span>
           ) : null,
         )}
+        <div
+          class="query-strip"
+          title={`q of “${reader}”, above the keys that it meets`}
+          style={px({ left: held.x, width: held.width })}
+        >
+          <Drawing marks={queryMarks} width={held.width} height={QUERY} />
+        </div>
       </div>
       <div class="strips" ref={strips}>
         <Drawing marks={marks} width={layout.width} height={layout.height} />
@@ -150,13 +168,15 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
       </div>
       <WorkedOut side={side} neurons={neurons} chosen={chosen} />
       <div class="do">
-        <Button
-          class="b"
-          aria-pressed={order === "contribution"}
-          onClick={() => setOrder(order === "number" ? "contribution" : "number")}
-        >
-          Neurons by {order === "number" ? "number" : "contribution"}
-        </Button>
+        <Segments<"number" | "contribution">
+          label="Order of neurons"
+          value={order}
+          options={[
+            ["number", "neurons by number"],
+            ["contribution", "by contribution"],
+          ]}
+          choose={setOrder}
+        />
         <Why side={side} query={neurons.query} chosen={chosen} />
       </div>
     </>
@@ -180,6 +200,16 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
       ["q × k", formatSigned(neurons.products[key][neuron])],
     ]);
   }
+}
+
+/** Width from a heading to the next one. */
+function roomOf(
+  x: number,
+  later: readonly (readonly [string, string, { x: number } | null])[],
+  width: number,
+): number {
+  const next = later.find(([, , box]) => box !== null)?.[2];
+  return Math.max(20, (next ? next.x : width) - x - 6);
 }
 
 function strongest(neurons: Neurons, keys: readonly Entry[]): number {

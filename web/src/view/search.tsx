@@ -7,6 +7,7 @@ import { headName } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import { Button, consume } from "./controls.tsx";
 import { useExplorer } from "./explorer_context.ts";
+import { headEffects } from "./head_values.ts";
 
 const MAX_WORDS = 8;
 
@@ -14,9 +15,9 @@ type Match = Readonly<{ label: string; about: string; choose(): void }>;
 
 export function matchesOf(session: Session, typed: string): Match[] {
   const text = typed.trim().toLowerCase();
-  if (text === "") return [];
   const { block, filtered } = session.lead.value;
   const matches: Match[] = [];
+  if (text === "") return suggestions(session);
   const [, layer, head] = (/^l?(\d+)[\s.,]*h?(\d+)$/.exec(text) ?? []).map(Number);
   if (layer !== undefined && block.has(block.layers.indexOf(layer), head)) {
     const id = { layer, head };
@@ -28,6 +29,33 @@ export function matchesOf(session: Session, typed: string): Match[] {
   }
   const words = filtered.rows.filter(({ label }) => label.toLowerCase().includes(text));
   for (const { label, positions } of words.slice(0, MAX_WORDS)) {
+    const choose = () => session.update({ word: positions[0] });
+    matches.push({ label: printed(label), about: `token ${positions[0]}`, choose });
+  }
+  return matches;
+}
+
+const SUGGESTED = 4;
+
+/** Offered before anything is typed: heads with the largest effect, roles of this text, words. */
+function suggestions(session: Session): Match[] {
+  const side = session.lead.value;
+  const { block, filtered } = side;
+  const matches: Match[] = [];
+  const effects = session.exercise.isHidden.value ? null : headEffects(session, side);
+  for (const { layerIndex, head, value } of effects?.all.slice(0, SUGGESTED) ?? []) {
+    const id = { layer: block.layers[layerIndex], head };
+    const about = `effect ${effects!.format(value)}`;
+    matches.push({ label: headName(id), about, choose: () => session.choose(id) });
+  }
+  const present = new Set(session.roles(side).flatMap((row) => row.map(({ role }) => role)));
+  for (const { id, name } of session.exercise.isHidden.value ? [] : ROLES) {
+    if (!present.has(id === "unnamed" ? null : id)) continue;
+    matches.push({ label: name, about: "role", choose: () => session.update({ role: id }) });
+  }
+  for (const { label, positions } of filtered.rows
+    .filter((row) => !row.special)
+    .slice(-SUGGESTED)) {
     const choose = () => session.update({ word: positions[0] });
     matches.push({ label: printed(label), about: `token ${positions[0]}`, choose });
   }
@@ -46,7 +74,7 @@ export function Search() {
     if (match) explorer.close();
   };
   const keyDown = (event: KeyboardEvent) => {
-    if (event.key === "Enter") choose(matches[0]);
+    if (event.key === "Enter" && typed !== "") choose(matches[0]);
     else if (event.key === "Escape") explorer.close();
     else return;
     consume(event);

@@ -1,57 +1,177 @@
-// The text on top, with attention of the chosen word as arcs, and predictions.
+// The text on top, with attention of the chosen word as arcs, and the predicted word at its end.
 
 import { Fragment } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { columnWeights } from "../data/filtered_block.ts";
+import { columnWeights, type Matrix } from "../data/filtered_block.ts";
 import { shortWeight } from "../data/format.ts";
-import { summary } from "../data/head_summary.ts";
+import { scaleOf, summary } from "../data/head_summary.ts";
 import { inText, joinedTokens, printed, rowOf } from "../data/tokens.ts";
 import type { Tokens } from "../data/trace.ts";
 import { type Arc, arcsOf, type Place } from "../layout/arcs_layout.ts";
+import { shorten } from "../layout/matrix_layout.ts";
 import { widestEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf, mix } from "../paint/theme.ts";
+import { headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button, classes, consume, Segments, Where } from "./controls.tsx";
+import { Button, classes, consume, Segments, Select, Where } from "./controls.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
-import { Predictions } from "./predictions.tsx";
-import { headColor } from "./selected_head.ts";
+import { DensityStrip, EdgeChips } from "./long_text.tsx";
+import { beforeAfter, Ghost, Question } from "./predictions.tsx";
+import { drawnHeads } from "./selected_head.ts";
 
-/** Maximum lines of a text; a longer one is one line that scrolls. */
+/** Maximum lines of a text; of a longer one, a part is shown over a strip of the whole. */
 const LINES = { wide: 2, middle: 2, phone: 4 } as const;
-/** Pixels around a word, and beside the text for predictions. */
+/** Pixels around a word, and around the predicted word. */
 const SPACE = 9;
-const PREDICTED = 250;
+const PREDICTED = 96;
+
+function fontOf(session: Session, isTwo: boolean): number {
+  const { height } = session.size.value;
+  const isPhone = session.layout.value === "phone";
+  return isPhone ? 21 : height <= 560 ? 20 : isTwo ? 22 : 27;
+}
 
 function wouldFit(session: Session, { block, now }: Side, isTwo: boolean): boolean {
   const { width, height } = session.size.value;
   const layout = session.layout.value;
   const [isLow, isPhone] = [height <= 560, layout === "phone"];
-  const size = isPhone ? 21 : isLow ? 18 : isTwo ? 23 : 27;
   const { texts } = block.queryTokens;
+  const size = fontOf(session, isTwo);
   const length = widestEms([texts.map(printed).join("")], true) * size + texts.length * SPACE;
-  const beside = now.predictions ? PREDICTED : 40;
-  const room = isPhone ? width - 30 : width / (isTwo && layout === "wide" ? 2 : 1) - beside;
-  return length <= room * (isLow ? 1 : LINES[layout]);
+  const answer = now.predictions?.positions.at(-1)?.top[0]?.text;
+  const beside = answer === undefined ? 40 : widestEms([answer], true) * size + PREDICTED;
+  const room = isPhone ? width - 30 : width - beside;
+  return length <= room * (isPhone ? LINES.phone : isLow || isTwo ? 1 : LINES[layout]);
 }
 
 export function Sentence() {
-  const session = useSession();
+  const explorer = useExplorer();
+  const { session } = explorer;
   const shown = session.shown.value;
   const isTwo = session.sides.value.length > 1;
+  const { embed } = session.selection.value;
   return (
     <section class={`stage ${isTwo ? "two" : "one"}`} aria-label="The text">
+      {!embed && (
+        <div class="ask">
+          <h2 class="question">
+            <Question />
+          </h2>
+          <span class="gap" />
+          <Examples />
+        </div>
+      )}
       <div class="flows">
-        {shown.map((side) => (
-          <Flow key={side.trace} side={side} />
-        ))}
+        {shown.map((side) =>
+          explorer.typing.value ? (
+            <Typed key={side.trace} side={side} />
+          ) : (
+            <Flow key={side.trace} side={side} />
+          ),
+        )}
       </div>
       <Caption />
     </section>
   );
 }
 
-interface Word {
+/** Maximum examples that stand beside one another; more are a list in the bar. */
+export const MAX_CHIPS = 4;
+
+/** Other texts: those of the file, or those of the lab; and the sentence as a text field. */
+function Examples() {
+  const explorer = useExplorer();
+  const { session, lab } = explorer;
+  const { examples } = session.header;
+  const { example } = session.selection.value;
+  const isPhone = session.layout.value === "phone";
+  const offered = lab?.examples ?? [];
+  // Two texts that are compared, or read together, are typed in the dialog.
+  const { segments } = session.lead.value.block.queryTokens;
+  const isTypable = session.sides.value.length === 1 && new Set(segments).size === 1;
+  const isShort = examples.length > 1 && examples.length <= MAX_CHIPS && !isPhone;
+  return (
+    <span class="examples">
+      {lab && (
+        <>
+          {isTypable && (
+            <Button
+              class="b"
+              onClick={() => {
+                explorer.typing.value = true;
+              }}
+            >
+              ✎ Type in the sentence
+            </Button>
+          )}
+          {lab.editText && (
+            <Button class="b" onClick={() => lab.editText?.()}>
+              Models and pairs …
+            </Button>
+          )}
+          {offered.length > 0 && !isPhone && (
+            <Select
+              kind="b"
+              label="Examples"
+              value=""
+              options={[
+                ["", "or try …"],
+                ...offered.map((title, i) => [String(i), title] as const),
+              ]}
+              choose={(value) => value && lab.openExample?.(Number(value))}
+            />
+          )}
+        </>
+      )}
+      {isShort && (
+        <Segments
+          label="Example"
+          kind="chips-row"
+          value={example}
+          options={examples.map(({ title }, i) => [i, shorten(title, 22), title])}
+          choose={(value) => session.update({ example: value })}
+        />
+      )}
+    </span>
+  );
+}
+
+/** The sentence as a text field: Enter reads it, Escape leaves it. */
+function Typed({ side }: { side: Side }) {
+  const explorer = useExplorer();
+  const ref = useRef<HTMLInputElement>(null);
+  const text = side.base.title;
+  useLayoutEffect(() => {
+    ref.current?.focus();
+    ref.current?.select();
+  }, []);
+  const stop = () => {
+    explorer.typing.value = false;
+  };
+  return (
+    <div class="flow typed">
+      <input
+        ref={ref}
+        dir="auto"
+        spellcheck={false}
+        aria-label="The sentence: Enter reads it"
+        defaultValue={text}
+        onKeyDown={(event) => {
+          event.stopPropagation();
+          const typed = event.currentTarget.value.trim();
+          if (event.key === "Escape") stop();
+          if (event.key !== "Enter" || !typed) return;
+          stop();
+          if (typed !== text) explorer.lab?.read(event.currentTarget.value);
+        }}
+        onBlur={stop}
+      />
+    </div>
+  );
+}
+
+export interface Word {
   readonly position: number;
   readonly text: string;
   readonly special: boolean;
@@ -114,19 +234,31 @@ function Flow({ side }: { side: Side }) {
   const explorer = useExplorer();
   const theme = session.theme.value;
   const { above } = session.selection.value.filter;
-  const { row, column } = session.focus(side);
+  const focus = session.focus(side);
+  const { row, column } = focus;
   const { word } = session.selection.value;
   const { block, filtered } = side;
   const pinned = session.place(side, word, "query");
   const bands = useMemo(() => bandsOf(side), [side]);
-  const color = headColor(session, side);
-  const matrix = session.matrix(side);
+  const isTwo = session.sides.value.length > 1;
+  const isLong = !wouldFit(session, side, isTwo);
+  const drawn = drawnHeads(session, side);
+  const { color, matrix, read } = drawn[0];
   const isCross = block.queryTokens !== block.keyTokens;
-  const read = row >= 0 ? (session.row(side, row)?.weights ?? null) : null;
-  const isLong = !wouldFit(session, side, session.sides.value.length > 1);
   const ref = useRef<HTMLDivElement>(null);
   const [places, setPlaces] = useState<ReadonlyMap<string, Place>>(new Map());
   const { width } = session.size.value;
+  const all = useMemo(() => bands.flatMap((band) => band.words), [bands]);
+  const [start, setStart] = useState(0);
+  const isNarrow = session.layout.value === "phone";
+  const shownCount = useMemo(
+    () => (isLong ? countFrom(all, start, width - (isNarrow ? 40 : 90)) : all.length),
+    [isLong, all, start, width, isNarrow],
+  );
+  const visible = useMemo(
+    () => (isLong ? cut(bands, start, start + shownCount) : bands),
+    [bands, isLong, start, shownCount],
+  );
   const measure = () => {
     const box = ref.current;
     if (!box) return;
@@ -141,54 +273,98 @@ function Flow({ side }: { side: Side }) {
     }
     setPlaces(measured);
   };
-  const { embed } = session.selection.value;
-  useLayoutEffect(measure, [bands, width, isLong, session.layout.value, embed]);
+  const { embed, answers, edits } = session.selection.value;
+  const layoutKey = [
+    visible,
+    width,
+    isLong,
+    session.layout.value,
+    embed,
+    answers,
+    edits,
+    drawn.length,
+  ];
+  useLayoutEffect(measure, layoutKey);
+  // The pinned word opens in the right half, so that what it reads is beside it.
   useLayoutEffect(() => {
-    const box = ref.current?.closest<HTMLElement>(".scrolled");
-    const word = box?.querySelector<HTMLElement>(".tok.pin");
-    if (isLong && box && word) box.scrollLeft = word.offsetLeft - box.clientWidth * 0.6;
-  }, [pinned, isLong, width]);
+    if (!isLong) return;
+    const index = all.findIndex((w) => w.axis === "query" && w.position === pinned);
+    const room = width - (isNarrow ? 40 : 90);
+    const last = all.length - countFrom([...all].reverse(), 0, room);
+    setStart(Math.max(0, Math.min(index < 0 ? 0 : index - Math.round(shownCount * 0.6), last)));
+  }, [pinned, isLong, all]);
   useLayoutEffect(() => {
     void document.fonts?.ready.then(measure);
   }, []);
-  const weightAt = (axis: "query" | "key", position: number): number => {
-    if (read && (axis === "key" || !isCross)) {
-      return read[rowOf(filtered.columns, position)] ?? 0;
+  const weightOf = (values: Float32Array | null, of: Matrix | null, w: Word): number => {
+    if (values && (w.axis === "key" || !isCross)) {
+      return values[rowOf(filtered.columns, w.position)] ?? 0;
     }
-    if (row < 0 && column >= 0 && matrix && (axis === "query" || !isCross)) {
-      const index = rowOf(filtered.rows, position);
-      return index < 0 ? 0 : matrix.weights[index * matrix.columns + column];
+    if (row < 0 && column >= 0 && of && (w.axis === "query" || !isCross)) {
+      const index = rowOf(filtered.rows, w.position);
+      return index < 0 ? 0 : of.weights[index * of.columns + column];
     }
     return 0;
   };
-  const arcs: Arc[] = matrix
-    ? arcsOf({ matrix, filtered, focus: { row, column }, read, above, isCross }, places)
-    : [];
+  const scale = read ? scaleOf(read) : 1;
+  const arcs = drawn.flatMap(({ matrix, read, color }, head) =>
+    matrix
+      ? arcsOf(
+          { matrix, filtered, focus, read, above, isCross, scale, shift: 4 * head },
+          places,
+        ).map((arc: Arc) => ({ ...arc, head, color }))
+      : [],
+  );
   const first = Math.min(...[...places.values()].map(({ y }) => y));
   const dashed = session.edits.isOff(session.selection.value);
   const act = (w: Word) => {
     const field = w.axis === "query" ? "word" : "key";
     const now = session.selection.value[field];
     session.point({});
-    session.update({ [field]: now === w.position ? null : w.position });
+    session.update({ [field]: now === w.position ? null : w.position, answers: false });
     if (session.layout.peek() === "phone") explorer.open.value = now === w.position ? "" : "word";
   };
   const keyDown = (event: KeyboardEvent, w: Word) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (event.key === "Enter" || event.key === " ") act(w);
     else if (step) {
-      const all = [...ref.current!.querySelectorAll<HTMLElement>("[data-at]")];
-      all[all.indexOf(event.currentTarget as HTMLElement) + step]?.focus();
+      const shown = [...ref.current!.querySelectorAll<HTMLElement>("[data-at]")];
+      const next = shown[shown.indexOf(event.currentTarget as HTMLElement) + step];
+      if (next) next.focus();
+      else if (isLong) setStart(Math.max(0, Math.min(all.length - 4, start + step * 10)));
     } else return;
     consume(event);
   };
-  const reachable = pinned ?? firstOf(bands);
+  const reachable = visible.flatMap((band) => band.words).some((w) => w.position === pinned)
+    ? pinned
+    : firstOf(visible);
   const hover = (w: Word | null) => session.point(w ? { [w.axis]: w.position } : {});
+  const others = useMemo(() => differing(session.sides.value), [session.sides.value]);
+  const isWriter = beforeAfter(session, side)?.before.isLast ?? false;
   return (
     <div class={`flow ${isLong ? "long" : ""}`}>
+      {isLong && (
+        <EdgeChips
+          side={side}
+          all={all}
+          start={start}
+          count={shownCount}
+          show={setStart}
+          read={read}
+        />
+      )}
       <div class="scrolled">
-        <div class="toks" ref={ref}>
-          {bands.map((band, i) => (
+        <div
+          class="toks"
+          ref={ref}
+          onWheel={(event) => {
+            if (!isLong) return;
+            const step = Math.sign(event.deltaY || event.deltaX) * 4;
+            setStart(Math.max(0, Math.min(all.length - 4, start + step)));
+            event.preventDefault();
+          }}
+        >
+          {visible.map((band, i) => (
             <span
               key={`${i}/${band.words[0].position}`}
               class={band.special ? "marks" : `band ${band.letter.toLowerCase()}`}
@@ -201,12 +377,12 @@ function Flow({ side }: { side: Side }) {
                 </b>
               ))}
               {band.words.map((w, j) => {
-                const weight = weightAt(w.axis, w.position);
+                const weight = drawn.length > 1 ? 0 : weightOf(read, matrix, w);
                 const isPin = w.axis === "query" && w.position === pinned;
                 const isRow = w.axis === "query" && row >= 0 &&
                   filtered.rows[row].positions.includes(w.position); // biome-ignore format: one claim
-                const shade = weight >= Math.max(above, 0.005) ? weight ** 0.7 : 0;
-                const ground = mix(theme.rgb.paper, color, 0.08 + 0.55 * shade);
+                const shade = weight >= Math.max(above, 0.005) ? (weight * scale) ** 0.7 : 0;
+                const ground = mix(theme.rgb.paper, color, 0.08 + 0.55 * Math.min(1, shade));
                 const style =
                   shade && !isPin ? { background: cssOf(ground), color: inkOn(ground) } : {};
                 return (
@@ -226,6 +402,7 @@ function Flow({ side }: { side: Side }) {
                         w.generated && "written",
                         isPin && "pin",
                         isRow && !isPin && "over",
+                        w.axis === "query" && others.has(w.position) && "differs",
                       )}
                       style={style}
                       aria-pressed={isPin}
@@ -238,18 +415,29 @@ function Flow({ side }: { side: Side }) {
                       onKeyDown={(event) => keyDown(event, w)}
                     >
                       {w.text}
+                      {drawn.length > 1 && (
+                        <span class="minis" aria-hidden="true">
+                          {drawn.map(({ color, read, matrix }, n) => {
+                            const part = weightOf(read, matrix, w);
+                            const height = part >= 0.02 ? 2 + 9 * part : 0;
+                            const look = { height: `${height}px`, background: cssOf(color) };
+                            return <i key={n} style={look} />;
+                          })}
+                        </span>
+                      )}
                     </span>
                   </Fragment>
                 );
               })}
             </span>
           ))}
+          {isWriter && !isLong && <Ghost side={side} />}
           <svg class="arcs" aria-hidden="true">
             {arcs.map((arc) => (
               <path
-                key={`${arc.from}-${arc.to}`}
+                key={`${arc.head}/${arc.from}-${arc.to}`}
                 d={arc.path}
-                stroke={cssOf(color)}
+                stroke={cssOf(arc.color)}
                 stroke-width={arc.width}
                 stroke-opacity={arc.opacity}
                 stroke-dasharray={dashed ? "6 4" : undefined}
@@ -259,16 +447,62 @@ function Flow({ side }: { side: Side }) {
             {arcs
               .filter((arc) => arc.label !== "")
               .map((arc) => (
-                <text key={arc.to} x={arc.labelX} y={first - 5} text-anchor={arc.anchor}>
+                <text
+                  key={`${arc.head}/${arc.to}`}
+                  x={arc.labelX}
+                  y={first - 5}
+                  text-anchor={arc.anchor}
+                >
                   {arc.label}
                 </text>
               ))}
           </svg>
         </div>
       </div>
-      <Predictions side={side} />
+      {isWriter && isLong && <Ghost side={side} />}
+      {isLong && (
+        <DensityStrip
+          side={side}
+          all={all}
+          start={start}
+          count={shownCount}
+          show={setStart}
+          read={read}
+        />
+      )}
     </div>
   );
+}
+
+/** Positions at which two texts of equal length have different words. */
+function differing(sides: readonly Side[]): ReadonlySet<number> {
+  const [a, b] = sides.map(({ block }) => block.queryTokens.texts);
+  if (!b || a.length !== b.length) return new Set();
+  return new Set(a.flatMap((text, i) => (text === b[i] ? [] : i)));
+}
+
+/** Number of words from `start` that fit into a line. */
+function countFrom(words: readonly Word[], start: number, room: number): number {
+  let [used, count] = [0, 0];
+  while (start + count < words.length) {
+    const w = words[start + count];
+    used += widestEms([w.text], true) * (w.special ? 12 : 20) + (w.joined ? 0 : SPACE);
+    if (used > room && count > 0) break;
+    count++;
+  }
+  return Math.max(1, count);
+}
+
+/** Bands of the words from one index to another. */
+function cut(bands: readonly Band[], from: number, to: number): Band[] {
+  const kept: Band[] = [];
+  let index = 0;
+  for (const band of bands) {
+    const words = band.words.slice(Math.max(0, from - index), Math.max(0, to - index));
+    if (words.length > 0) kept.push({ ...band, words });
+    index += band.words.length;
+  }
+  return kept;
 }
 
 function firstOf(bands: readonly Band[]): number {
@@ -280,17 +514,12 @@ function Caption() {
   const explorer = useExplorer();
   const { session } = explorer;
   const sides = session.shown.value;
-  const { side: chosen, filter, embed, word, key } = session.selection.value;
+  const { side: chosen, filter, word } = session.selection.value;
   const all = session.sides.value;
   const [first, second] = all.map(({ block }) => block.queryTokens.texts);
   const apart = second ? first.findIndex((text, i) => text !== second[i]) : -1;
   return (
     <div class="cap">
-      {explorer.lab && !embed && (
-        <Button class="b" onClick={() => explorer.lab?.editText()}>
-          ✎ Text and examples
-        </Button>
-      )}
       {all.length > 1 && sides.length === 1 && (
         <Segments
           label="Input"
@@ -310,12 +539,51 @@ function Caption() {
       </p>
       <span class="gap" />
       <span class="mut hint">
-        {word === null || key !== null
-          ? "hover a word, click to pin it"
-          : "click what it reads, at the right, to rank heads by it"}{" "}
-        · <kbd>←↑↓→</kbd> other heads
+        {word === null ? "click a word to pin it" : "click another word: everything follows it"} ·{" "}
+        <kbd>←↑↓→</kbd> other heads
       </span>
     </div>
+  );
+}
+
+/** What each of several heads reads for the word in focus. */
+function Readings({ side, row }: { side: Side; row: number }) {
+  const session = useSession();
+  const { columns } = side.filtered;
+  return (
+    <>
+      {drawnHeads(session, side).map(({ id, color, read }) => (
+        <span class="reading" key={headName(id)}>
+          <b class="badge small" style={{ background: cssOf(color), color: inkOn(color) }}>
+            {headName(id)}
+          </b>{" "}
+          {row >= 0 &&
+            read &&
+            summary(read, 2, 0.01).top.map(({ index, weight }, i) => (
+              <span key={index}>
+                {i > 0 && " · "}
+                <em>{printed(columns[index].label)}</em> {shortWeight(weight)}
+              </span>
+            ))}
+        </span>
+      ))}
+    </>
+  );
+}
+
+/** Said where the filter leaves nothing to draw, with a way out. */
+export function Nothing({ above }: { above: number }) {
+  const session = useSession();
+  const { filter } = session.selection.value;
+  return (
+    <>
+      nothing above {above}{" "}
+      {filter.above > 0 && (
+        <Button class="plain" onClick={() => session.update({ filter: { ...filter, above: 0 } })}>
+          show all
+        </Button>
+      )}
+    </>
   );
 }
 
@@ -326,6 +594,8 @@ function Reading({ side, above }: { side: Side; above: number }) {
   const isPhone = session.layout.value === "phone";
   const isReader = row >= 0;
   const matrix = session.matrix(side);
+  const several = session.overlaid;
+  if (several && isReader) return <Readings side={side} row={row} />;
   if ((!isReader && column < 0) || !matrix) {
     const text = matrix
       ? `Each word's strongest link is drawn. ${isPhone ? "Tap" : "Hover"} a word to see all that it reads.`
@@ -340,7 +610,7 @@ function Reading({ side, above }: { side: Side; above: number }) {
     <span class="reading">
       {side.letter && <b class="letter">{side.letter}</b>}
       <em>{printed(entry.label)}</em> {isReader ? "reads from" : "is read by"}{" "}
-      {top.length === 0 && `no word above ${Math.max(above, 0.01)}`}
+      {top.length === 0 && <Nothing above={Math.max(above, 0.01)} />}
       {top.map(({ index, weight }, i) => (
         <span key={index}>
           {i > 0 && " · "}

@@ -7,6 +7,7 @@ import { useExplorer, useSession } from "./explorer_context.ts";
 import { ExportMenu } from "./export_menu.tsx";
 import { nextTheme } from "./keyboard.ts";
 import { Search } from "./search.tsx";
+import { MAX_CHIPS } from "./sentence.tsx";
 import { goTo } from "./story.tsx";
 
 const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
@@ -17,23 +18,24 @@ export function Toolbar() {
   const side = session.sides.value[0];
   const { place, examples } = session.header;
   const { story: step, filter, example, theme } = session.selection.value;
+  const asked = session.exercise.asked.value !== null;
   return (
     <header class="bar">
       <h1 class="logo">
         <Logo />
-        headscope
+        <span>headscope</span>
       </h1>
       <span class="model roomy">{side.base.model}</span>
       <span class="mut spacious">
         {side.block.layers.length} layers × {side.block.heads} heads
       </span>
-      <span class="where">
+      <span class="where spacious">
         {place === "lab" && <i />}
         {PLACES[place]}
       </span>
       <BlockChoice />
       <span class="gap" />
-      {examples.length > 1 && (
+      {examples.length > MAX_CHIPS && (
         <Select
           kind="b roomy"
           label="Example"
@@ -42,9 +44,18 @@ export function Toolbar() {
           choose={(value) => session.update({ example: Number(value) })}
         />
       )}
-      {step < 0 && (
-        <Button class="b roomy" onClick={() => goTo(session, 1)}>
+      {session.store.story.length > 0 && (
+        <Button class="b" aria-pressed={step > 0} onClick={() => goTo(session, 1)}>
           ▸ Tour
+        </Button>
+      )}
+      {session.exercise.questions.length > 0 && (
+        <Button
+          class="b roomy"
+          aria-pressed={asked}
+          onClick={() => session.exercise.open(asked ? 0 : 1)}
+        >
+          Your turn
         </Button>
       )}
       <Opener name="find" label="Find">

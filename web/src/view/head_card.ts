@@ -1,0 +1,132 @@
+// Calling card of a head: one square picture with its name, role, text, interval and effect.
+
+import { indexOfHead } from "../data/effects.ts";
+import { ordinal, percent, shortWeight } from "../data/format.ts";
+import { isSink } from "../data/head_summary.ts";
+import { inText, joinedTokens, printed } from "../data/tokens.ts";
+import { shorten } from "../layout/matrix_layout.ts";
+import type { Mark, Scene } from "../layout/scene.ts";
+import { widestEms } from "../paint/painter.ts";
+import { inkOn, roleColor } from "../paint/roles.ts";
+import { cssOf, mix } from "../paint/theme.ts";
+import { headCode, headName } from "../state/selection.ts";
+import type { Session, Side } from "../state/session.ts";
+import { headEffects } from "./head_values.ts";
+import { headColor, roleLookOf, roleText, titleParts } from "./selected_head.ts";
+
+const SIZE = 640;
+const LEFT = 40;
+/** Lines of text on a card, and words of a longer text. */
+const MAX_LINES = 5;
+const LINE = 44;
+
+export function headCard(session: Session): Scene {
+  const theme = session.theme.peek();
+  const side = session.lead.peek();
+  const selection = session.selection.peek();
+  const { ink, soft } = theme.tone;
+  const look = roleLookOf(session, side, selection);
+  const color = roleColor(look, theme.scheme);
+  const marks: Mark[] = [];
+  const write = (
+    y: number,
+    text: string,
+    size: number,
+    style: { fill?: string; bold?: boolean; serif?: boolean } = {},
+  ) => marks.push({ kind: "text", x: LEFT, y, text, size, anchor: "start", fill: ink, ...style });
+  marks.push({ kind: "rect", x: 0, y: 0, width: SIZE, height: 12, fill: cssOf(color) });
+  write(66, side.base.model, 17, { fill: soft });
+  write(122, headName(selection), 52, { bold: true });
+  const name = `${look.symbol} ${look.name}`.trim();
+  const width = widestEms([name]) * 18 * 1.08 + 26;
+  marks.push({ kind: "rect", x: LEFT, y: 142, width, height: 32, fill: cssOf(color) });
+  marks.push({
+    kind: "text",
+    x: LEFT + 12,
+    y: 164,
+    text: name,
+    size: 18,
+    anchor: "start",
+    bold: true,
+    fill: inkOn(color),
+  });
+  const { links, lead } = titleParts(session);
+  const link = links[0];
+  const said = link
+    ? `${lead} ${printed(link.from.label)} → ${printed(link.to.label)} ${shortWeight(link.weight)}`.trim()
+    : lead;
+  write(218, shorten(said, 52), 24, { serif: true });
+  marks.push(...textMarks(session, side));
+  let y = 506;
+  for (const fact of factsOf(session, side)) {
+    write(y, shorten(fact, 62), 18);
+    y += 27;
+  }
+  const address = location.protocol === "file:" ? "headscope" : location.href.split("#")[0];
+  write(SIZE - 26, shorten(`${address} #${headCode(selection)}`, 80), 13, { fill: soft });
+  return { width: SIZE, height: SIZE, background: theme.tone.panel, marks };
+}
+
+/** The text with what the word in focus reads, in lines. */
+function textMarks(session: Session, side: Side): Mark[] {
+  const theme = session.theme.peek();
+  const color = headColor(session, side);
+  const tokens = side.block.keyTokens;
+  const focus = session.focus(side);
+  const read = focus.row >= 0 ? session.row(side, focus.row)?.weights : null;
+  const pinned = focus.row >= 0 ? side.filtered.rows[focus.row].positions[0] : -1;
+  const joined = joinedTokens(tokens.texts, tokens.words);
+  const isPlain = side.filtered.columns.length === tokens.texts.length;
+  const marks: Mark[] = [];
+  const size = 29;
+  let [x, y] = [LEFT, 276];
+  tokens.texts.forEach((token, i) => {
+    const text = inText(printed(token));
+    const width = widestEms([text], true) * size;
+    if (x + width > SIZE - LEFT) [x, y] = [LEFT, y + LINE];
+    if (y > 276 + LINE * (MAX_LINES - 1)) return;
+    const weight = (isPlain && read?.[i]) || 0;
+    const ground =
+      i === pinned ? theme.rgb.ink : mix(theme.rgb.panel, color, 0.08 + 0.55 * weight ** 0.7);
+    const isMarked = i === pinned || weight >= 0.02;
+    if (isMarked)
+      marks.push({
+        kind: "rect",
+        x: x - 3,
+        y: y - 29,
+        width: width + 6,
+        height: 39,
+        fill: cssOf(ground),
+      });
+    const fill = isMarked ? inkOn(ground) : theme.tone.ink;
+    marks.push({ kind: "text", x, y, text, size, serif: true, anchor: "start", fill });
+    x += width + (joined[i + 1] ? 0 : 9);
+  });
+  return marks;
+}
+
+/** Role, interval over the corpus and effect, a line each. */
+function factsOf(session: Session, side: Side): string[] {
+  const selection = session.selection.peek();
+  const { role } = session.roles(side)[session.layerIndex(side.block)][selection.head];
+  const facts = [`${isSink(role) ? "Attention sink" : "Role"}: ${roleText(side, selection)}`];
+  const card = session.header.evidence?.cards[headCode(selection)];
+  const [most] = [...(card?.looks ?? [])].sort((a, b) => b.value - a.value);
+  if (most) {
+    const range =
+      most.low !== null && most.high !== null
+        ? ` [${percent(most.low)}, ${percent(most.high)}]`
+        : "";
+    facts.push(`Over the corpus: ${most.title} ${percent(most.value)}${range}`);
+  }
+  const effects = headEffects(session, side);
+  const index = effects
+    ? indexOfHead(effects.all, session.layerIndex(side.block), selection.head)
+    : -1;
+  if (effects && index >= 0) {
+    const value = `${effects.format(effects.all[index].value)} ${effects.unit}`.trim();
+    const place = `${ordinal(index + 1)} of ${effects.all.length}`;
+    facts.push(`Effect in this text: ${value}, ${place}`, `(${effects.what} without the head)`);
+  }
+  return facts;
+}
