@@ -12,6 +12,8 @@ import headscope as hs
 from tests.app.test_cli import run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headscope.model.model import Model
 
 
@@ -48,3 +50,20 @@ def test_too_few_texts_have_no_interval(capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out)["heads"][0]["low"] is None
     assert run("effects", *texts, "It rained.", "--model", "minilm", "--top", "2") == 0
     assert re.search(r"L\d+ H\d+ +\+0\.\d+  \[[+-]", capsys.readouterr().out)
+
+
+@pytest.mark.packaged
+@pytest.mark.usefixtures("smollm2")
+def test_wires_are_written_and_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    hs.pairs("ioi", 2).save(tmp_path / "pairs.jsonl")
+    out = tmp_path / "wires"
+    arguments = ["wires", str(tmp_path / "pairs.jsonl"), "-o", str(out), "--exact", "6"]
+    assert run(*arguments, "--no-curve", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    opened = hs.open(out)
+    assert [row["source"] for row in said["wires"]] == [w.source for w in opened.table]
+    assert opened.table[0].reader == "L0 MLP"
+    for name in ("wires.csv", "wires.png", "graph.json", "page.json"):
+        assert (out / name).stat().st_size > 100
+    assert run("wires", "io", "-o", str(out)) == 2
+    assert "Did you mean 'ioi'" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import torch
 import headscope as hs
 from headscope.causal.ablation import Replacement, head_sets, rank
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass
-from headscope.causal.effects import effects
+from headscope.causal.effects import METHODS, effects
 from headscope.causal.readout import CustomScalar
 from headscope.errors import InputError, MissingObjective, UnknownName
 from headscope.model.edits import ScaleKeys
@@ -187,7 +187,17 @@ def test_several_texts_have_an_interval(tiny_llama: Model) -> None:
     half = 3.182446 * alone.std(0, ddof=1) / 2  # t with 3 degrees of freedom, √4
     np.testing.assert_allclose(together["high"], alone.mean(0) + half, atol=1e-4)
     assert together.attrs["texts"] == 4
-    assert "holds" not in together.attrs
+    assert together.attrs["templates"] == 4
+    assert "the interval is over templates, which are few" in together.attrs["holds"]
+    names = [f"when {name} and he went to the house, he saw" for name in ("Ann", "Eve", "Sue")]
+    one = effects(tiny_llama, names, "t", "a", heads=[(0, 1)])
+    assert one.attrs["templates"] == 1
+    assert "speaks of these names in this sentence, not of the construction" in one.attrs["holds"]
+    labeled = effects(tiny_llama, names, "t", "a", heads=[(0, 1)], templates=["x", "y", "y"])
+    assert labeled.attrs["templates"] == 2
+    assert np.isnan(labeled["low"].sel(layer=0, head=1))  # 3 texts − 2 templates: df 1
+    with pytest.raises(InputError, match="needs a label for each of 3 texts"):
+        effects(tiny_llama, names, "t", "a", templates=["x"])
     assert "of this text alone" in effects(tiny_llama, TEXT).attrs["holds"]
 
 
@@ -207,6 +217,7 @@ def test_the_loss_of_a_corpus_and_pruning(tiny_llama: Model) -> None:
     assert found.attrs["texts"] == len(texts)
     low, high = (float(found[name].sel(layer=1, head=2)) for name in ("low", "high"))
     assert low < rises / tokens < high
+    assert "holds" not in found.attrs  # no near-copies
     curve = hs.prune_heads(tiny_llama, corpus, [(1, 2), (0, 1)], steps=2)
     assert curve["removed"].values.tolist() == [0, 1, 2]
     assert float(curve["rise"][1]) == pytest.approx(rises / tokens, abs=1e-5)
@@ -297,3 +308,23 @@ def test_a_mean_reaches_the_position_that_a_classifier_reads() -> None:
 def test_a_mean_keeps_the_sink_of_a_causal_model(tiny_llama: Model) -> None:
     found = effects(tiny_llama, TEXT, "t", "a", ablation="mean", reference=["the dog sat"])
     assert found.attrs["kept"] == "first position"
+
+
+def test_a_mean_reaches_the_first_position_if_the_answer_is_read_there(
+    tiny_llama: Model, tiny_t5: Model
+) -> None:
+    """A first position sees itself alone: kept, no head would have an effect on it."""
+    reference = ["the dog sat", "a cat ran"]
+    for position in (0, -len(tiny_llama.trace(TEXT).tokens)):
+        for method in METHODS:
+            found = effects(
+                tiny_llama, TEXT, "t", "a", position=position, ablation="mean",
+                reference=reference, method=method,
+            )  # fmt: skip
+            assert found.attrs["kept"] == "nothing"
+            assert (abs(found) > 1e-7).all()
+    found = effects(
+        tiny_t5, "the cat sat", "cat", "dog", block="decoder", ablation="mean", reference=reference
+    )  # the decoder has read its start token alone
+    assert found.attrs["kept"] == "nothing"
+    assert (abs(found) > 1e-7).all()

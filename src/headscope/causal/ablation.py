@@ -18,6 +18,7 @@ from headscope.errors import InputError, UnknownName
 from headscope.model.edits import AblateRows, Edit, ReplaceRows
 from headscope.model.model import Model
 from headscope.model.tracing import encode_for
+from headscope.results.effect_data import EffectArray
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -86,7 +87,7 @@ def label_sets(
     values: np.ndarray,
     intervals: np.ndarray | None,
     attributes: Mapping[str, str | int | float],
-) -> xr.DataArray:
+) -> EffectArray:
     """Return `layer head`, or `set` if a set has several heads, with one value for each set.
 
     `intervals` are `3 set`: low, high and p; None for one text.
@@ -97,7 +98,7 @@ def label_sets(
     if any(len(heads) > 1 for heads in sets):
         labels = [" + ".join(f"L{layer} H{head}" for layer, head in heads) for heads in sets]
         coords = {"set": labels, **{name: ("set", bound) for name, bound in bounds.items()}}
-        return xr.DataArray(values, dims="set", coords=coords, name="effect", attrs=attrs)
+        return EffectArray(values, dims="set", coords=coords, name="effect", attrs=attrs)
     sites = model.wiring.of_block(block)
     layers = [site.layer for site in sites]
     n_heads = max(site.n_heads for site in sites)
@@ -106,7 +107,7 @@ def label_sets(
     for name, bound in bounds.items():
         coords[name] = (dims, head_grid(sets, bound, layers, n_heads))
     grid = head_grid(sets, values, layers, n_heads)
-    return xr.DataArray(grid, dims=dims, coords=coords, name="effect", attrs=attrs)
+    return EffectArray(grid, dims=dims, coords=coords, name="effect", attrs=attrs)
 
 
 def rank(array: xr.DataArray, n: int | None = None) -> list[tuple[int, int, float]]:

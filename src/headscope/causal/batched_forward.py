@@ -124,7 +124,7 @@ def replayed(
     with ExitStack() as stack:
         for number, module in layers.items():
             if number < before and number in kept:
-                _override(stack, module, _replay(kept[number], 1))
+                override(stack, module, _replay(kept[number], 1))
         yield
 
 
@@ -233,9 +233,9 @@ class BatchedAblation:
                 if number not in base.kept:
                     continue
                 if number < firsts[0]:
-                    _override(stack, module, _replay(base.kept[number], n_rows))
+                    override(stack, module, _replay(base.kept[number], n_rows))
                 elif self._cuts_rows and active < n_rows:
-                    _override(stack, module, _cut_rows(module, active, n_rows))
+                    override(stack, module, _cut_rows(module, active, n_rows))
             outputs, logits = self.text.run(n_rows)
             values = base.readout.read(outputs, logits).double().cpu().numpy()
         apart = np.abs(values[0] - base.value)
@@ -259,7 +259,8 @@ def _edits(sets: Sequence[HeadSet], make_edit: MakeEdit, *, first_row: int) -> t
     return tuple(make_edit(layer, rows, members) for layer, (rows, members) in by_layer.items())
 
 
-def _override(stack: ExitStack, module: nn.Module, forward: Callable[..., object]) -> None:
+def override(stack: ExitStack, module: nn.Module, forward: Callable[..., object]) -> None:
+    """Replace a module's forward method until the stack closes."""
     module.forward = forward  # type: ignore[method-assign, unused-ignore]
     stack.callback(delattr, module, "forward")
 

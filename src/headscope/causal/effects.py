@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
@@ -54,9 +53,11 @@ from headscope.model.objective import Scalar, frozen, require_gradients
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tap.sites import Site
 from headscope.model.tracing import decoder_start, encode_for
+from headscope.results.effect_data import COSINE_DISTANCE, EffectArray
 from headscope.run.progress import Meter, phase
-from headscope.statistics.intervals import mean_interval, mean_p
+from headscope.statistics.differences import over_texts
 from headscope.text.corpus import Corpus
+from headscope.text.pairs import describe_templates, number_templates
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.tokens import Tokens
 
@@ -157,18 +158,20 @@ def effects(
     decoder: str | None = None,
     pooling: Pooling = "mean",
     control: bool = False,
+    templates: Sequence[object] | None = None,
     max_tokens: int = 128,
     seed: int = 0,
     progress: bool | None = None,
-) -> xr.DataArray:
+) -> EffectArray:
     """Ablate each head and return the change: the number without the head − with it.
 
     Below 0, the head increases the logit difference; above 0, it decreases it. The number m is
     logit(target) − logit(foil), a log-probability, a class's logit or any scalar; for a plain
     encoder it is the cosine distance of the text's vector. Ablation sets the head's output to
     zero, or to its mean over a reference corpus. All heads are rows of a batch, on top of reused
-    lower layers. An effect in one text describes only that text: for a claim about a head, give
-    several texts of one kind (paraphrases, templates), and use the interval.
+    lower layers. An effect in one text describes only that text. Texts of one template, with other
+    names filled in, describe these names in this sentence. For a claim about a construction, give
+    several sentences of it: from five templates on, the interval is over templates.
 
     Vig et al. 2020 (causal mediation), Michel et al. 2019, Voita et al. 2019; Wang et al. 2023
     for the mean over a reference.
@@ -183,7 +186,7 @@ def effects(
         position: position of the prediction: by default the last token, or the last mask.
         measure: `logit` (the difference of target and foil) or `logprob` (of the target).
         ablation: `zero`, or `mean` over `reference`. In causal models a mean keeps the first
-            position, an attention sink (attribute `kept`).
+            position, an attention sink, unless the answer is read there (attribute `kept`).
         reference: texts similar to `text`.
         method: `exact`, or `gradient`: a first-order estimate of all heads in one backward pass.
             It ranks well (r .75 to .94), and misses single heads by factors.
@@ -194,6 +197,9 @@ def effects(
         pooling: pooling of a plain encoder's tokens: `mean` or `first`.
         control: also measure the same architecture with random weights (its embeddings kept).
             Attributes then have its largest effect, a lower bound for meaningful effects.
+        templates: label of each text's template. By default near-copies are recognized
+            (`headscope.text.pairs`). Attributes `templates` and `holds` say how many there
+            are and what the interval speaks of.
         max_tokens: longer documents of a corpus are cut.
         seed: seed of the tokens that an encoder has to predict (corpora), and of random weights.
         progress: show progress; by default on a terminal.
@@ -233,8 +239,12 @@ def effects(
     if model.module.dtype != torch.float32:
         options["dtype"] = str(model.module.dtype).removeprefix("torch.")
     if isinstance(text, Corpus):
-        unused = {"target": target, "foil": foil, "pair": pair, "decoder": decoder}
-        unused |= {"position": None if position == -1 else position}
+        unused: dict[str, object] = {"target": target, "foil": foil, "templates": templates}
+        unused |= {
+            "pair": pair,
+            "decoder": decoder,
+            "position": None if position == -1 else position,
+        }
         unused |= {"measure": None if measure == "logit" else measure}
         for name, value in unused.items():
             if value is not None:
@@ -296,8 +306,14 @@ def effects(
         )  # fmt: skip
     intervals = None
     if len(texts) > 1:
-        bounds = mean_interval(values)
-        intervals = np.stack([bounds.low, bounds.high, mean_p(values)])
+        numbers = number_templates(texts, templates)
+        attributes |= {
+            "templates": int(numbers.max()) + 1,
+            "holds": describe_templates(numbers),
+        }
+        is_distance = attributes.get("measure") == COSINE_DISTANCE
+        mean = over_texts(values, np.ones_like(values), numbers, is_distance=is_distance)
+        intervals = np.stack([mean.low, mean.high, mean.p])
     else:
         attributes["holds"] = ONE_TEXT
     return label_sets(model, chosen_block, sets, values.mean(0), intervals, attributes)
@@ -327,6 +343,11 @@ class _EffectRun:
         has_answers = not callable(target) and self.model.info.objective is not None
         index = find_position(self.model, stacks, self.position) if has_answers else None
         text_pass = ForwardPass(self.model, inputs, index)
+        replacement, kept = self.replacement, dict[str, str]()
+        if replacement.means is not None:
+            keeps_first = replacement.keeps_first and index != 0  # else nothing would change
+            replacement = replace(replacement, keeps_first=keeps_first)
+            kept = {"kept": "first position" if keeps_first else "nothing"}
 
         def make(outputs: ModelOutput, logits: Tensor | None) -> Readout:
             if callable(target):
@@ -344,21 +365,22 @@ class _EffectRun:
             return find_answers(self.model, logits[0].float(), target, foil, self.measure, index)
 
         if self.method == "gradient":
-            readout, value, values = estimate_effects(text_pass, make, self.sets, self.replacement)
+            readout, value, values = estimate_effects(text_pass, make, self.sets, replacement)
             advance(len(self.sets))
         else:
             ablation = BatchedAblation(text_pass, self.block)
             base = ablation.base(make)
             readout, value = base.readout, float(base.value)
-            values = ablation.values(base, self.sets, self.replacement.edit, advance) - value
+            values = ablation.values(base, self.sets, replacement.edit, advance) - value
             largest = int(np.argmax(np.abs(values)))  # checked by a plain pass
-            again = ablation.alone(base, self.sets[largest], self.replacement.edit) - value
+            again = ablation.alone(base, self.sets[largest], replacement.edit) - value
             if abs(again - values[largest]) > ablation.tolerance * max(1.0, abs(again)):
                 raise HeadscopeError(
                     f"The largest effect is {values[largest]:.6g} in a batch and {again:.6g} by a "
                     f"plain pass: rows of a batch of {self.model.info.family} are not independent."
                 )
-        return values, {"text": text, **readout.describe(), "with": value}, readout.question
+        about = {"text": text, **kept, **readout.describe(), "with": value}
+        return values, about, readout.question
 
     def _reject_unused(self, target: AnswerArgument, foil: FoilArgument) -> None:
         """Raise InputError for options that the readout does not use."""

@@ -159,7 +159,7 @@ def _read_sides(
     rows = values if norm is None else norm.frozen(values, entering)
     nothing = torch.zeros_like(rows[:1])
     fed = torch.cat((nothing, nothing + bias, rows))
-    queries, keys = _run_rows(model, module, site, fed.to(call.given.dtype), call)
+    queries, keys, _ = run_attention(model, module, site, fed.to(call.given.dtype), call)
     captured = stream.attentions[site.layer]
     biases = [StreamTerm(f"bias of {name}", "bias", -1) for name in ("q and k", "the norm")]
     parts = [*biases, *(stream.parts[i] for i in below)]
@@ -179,10 +179,10 @@ def _read_sides(
     return parts, sides[0], sides[1]
 
 
-def _run_rows(
+def run_attention(
     model: Model, module: nn.Module, site: Site, rows: Tensor, call: Call
-) -> tuple[Tensor, Tensor]:
-    """Return the queries (`row head position neuron`) and keys (`row group …`) of rows."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries (`row head position neuron`), keys and values (`row group …`) of rows."""
     kept: list[Attention] = []
 
     def keep(attention: Attention) -> None:
@@ -200,6 +200,8 @@ def _run_rows(
             module(*args, **kwargs)
     except (RuntimeError, ValueError) as error:
         raise refusal(model, f"{site.module} could not be run by itself ({error})") from error
-    if len(kept) != 1 or kept[0].queries is None or kept[0].keys is None:
-        raise refusal(model, f"{site.module} could not be run by itself")
-    return kept[0].queries.double().cpu(), kept[0].keys.double().cpu()
+    found = [(kept[0].queries, kept[0].keys, kept[0].values)] if len(kept) == 1 else []
+    for queries, keys, values in found:
+        if queries is not None and keys is not None and values is not None:
+            return queries.double().cpu(), keys.double().cpu(), values.double().cpu()
+    raise refusal(model, f"{site.module} could not be run by itself")

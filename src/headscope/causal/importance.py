@@ -99,10 +99,11 @@ class RemovalComparison:
     """Gradient estimates and removal effects for the same documents and heads.
 
     Attributes:
-        estimates: `document head class`, −Σ a·∂L/∂a.
+        estimates: `document head class`, −Σ a·∂L/∂a, times the document's tokens.
         gradients: `document head class`, sums of |∂L/∂a|.
         pairs: `document head class`, numbers of query-key pairs in those sums.
-        rises: `document head class level`, rises of the loss.
+        rises: `document head class level`, rises of the summed loss.
+        tokens: `document`, numbers of predicted tokens.
         levels: `level`, removed shares of the attention.
         sources: `document`, equal for segments of one text.
     """
@@ -111,6 +112,7 @@ class RemovalComparison:
     gradients: np.ndarray
     pairs: np.ndarray
     rises: np.ndarray
+    tokens: np.ndarray
     levels: np.ndarray
     sources: np.ndarray
 
@@ -134,7 +136,7 @@ def correlate_with_removal(
         _statistics(comparison, (text_of != text).astype(np.float64)[None])
         for text in range(len(texts))
     ]
-    sizes = np.bincount(text_of)
+    sizes = np.bincount(text_of, comparison.tokens)
     intervals = {}
     for name, value in values.items():
         without = np.concatenate([rest[name] for rest in rests])
@@ -149,7 +151,7 @@ def correlate_with_removal(
 
 def _statistics(comparison: RemovalComparison, weights: np.ndarray) -> dict[str, np.ndarray]:
     """Return `row …` with the documents weighted by `weights` (`row document`)."""
-    share = weights / weights.sum(1, keepdims=True)
+    share = weights / (weights @ comparison.tokens)[:, None]
     rises = np.tensordot(share, comparison.rises, 1)
     estimates = np.tensordot(share, comparison.estimates, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -172,8 +174,8 @@ def _statistics(comparison: RemovalComparison, weights: np.ndarray) -> dict[str,
 
 LEVELS = (0.05, 0.5, 1.0)
 STATISTICS = {
-    "rise": ("rise of a document's loss", "nats"),
-    "removal_estimate": ("first-order rise if all is removed", "nats"),
+    "rise": ("rise of the loss", "nats per token"),
+    "removal_estimate": ("first-order rise if all is removed", "nats per token"),
     "importance": ("mean |∂L/∂a|", "nats per unit of attention"),
     "r": ("Pearson's r over heads of estimate and rise", ""),
     "rho": ("Spearman's ρ over heads of estimate and rise", ""),
@@ -221,8 +223,8 @@ def check_importance(
         progress: show progress; by default on a terminal.
 
     Returns:
-        For each `layer`, `head` and `key_class`, NaN for heads not requested: `rise` (the mean
-        rise of a document's loss, at each `level`), `removal_estimate` (−Σ a·∂L/∂a: the
+        For each `layer`, `head` and `key_class`, NaN for heads not requested: `rise` (of the
+        loss per predicted token, at each `level`), `removal_estimate` (−Σ a·∂L/∂a: the
         first-order rise if all is removed), `importance` (mean |∂L/∂a|) and `class_share`.
         For each `key_class` and `level`, over heads: `r` and `rho`, Pearson and Spearman of the
         estimate and the rise, both signed; `r_importance` and `rho_importance`, the same of mean
@@ -243,7 +245,7 @@ def check_importance(
         if name not in names:
             raise UnknownName.of("class of keys", name, names)
     chosen_heads = _choose_heads(model, heads, seed)
-    encoder, documents = encode_predictable(model, corpus, max_tokens, batch_tokens)
+    encoder, documents, independence = encode_predictable(model, corpus, max_tokens, batch_tokens)
     run = _RemovalRun(
         model,
         encoder,
@@ -256,7 +258,8 @@ def check_importance(
         answer,
         scalar,
     )
-    return run.run(corpus.name, documents, progress)
+    checked = run.run(corpus.name, documents, progress)
+    return checked.assign_attrs({"independence": independence} if independence else {})
 
 
 def _choose_heads(
@@ -315,7 +318,7 @@ class _RemovalRun:
     ) -> dict[str, np.ndarray]:
         """Return sums of gradients and attention (`document head class`), and the losses."""
         metrics = (
-            (RemovalEstimate(renormalized=self.renormalized), "estimates", "documents"),
+            (RemovalEstimate(renormalized=self.renormalized), "estimates", "predicted"),
             (Importance(seed=self.seed), "gradients", "pairs"),
             (ClassShare(), "attention", "queries"),
         )
@@ -342,7 +345,7 @@ class _RemovalRun:
     def _rises(
         self, questions: dict[str, Tensor], labels: Tensor, batch: Batch, meter: Meter
     ) -> np.ndarray:
-        """Return `document head class level`: the rise of each document's loss."""
+        """Return `document head class level`: the rise of each document's summed loss."""
         classes = batch.key_sequences(self.model.info.blocks[0]).classes
         assert classes is not None
         layers = layer_modules(self.model)
@@ -368,11 +371,11 @@ class _RemovalRun:
         return rises
 
     def _losses(self, inputs: dict[str, Tensor], labels: Tensor) -> np.ndarray:
-        """Return `document`: the mean loss over its predicted tokens."""
+        """Return `document`: the sum of the loss over its predicted tokens."""
         with torch.inference_mode(), self.model.tapped(returns_weights=False):
             outputs = self.model.module(**self.model.to_device(inputs))
             losses = measure_losses(outputs, labels, self.scalar).double().cpu().numpy()
-        return np.asarray(losses[:, 0] / losses[:, 1])
+        return np.asarray(losses[:, 0])
 
     def _dataset(self, corpus: str, sums: dict[str, np.ndarray]) -> xr.Dataset:
         """Return the dataset of all heads of the model; NaN for heads not requested."""
@@ -380,7 +383,9 @@ class _RemovalRun:
         over_heads = by_head[1:]
         names = ("estimates", "gradients", "pairs", "rises", "sources")
         comparison = RemovalComparison(
-            levels=np.array(self.levels), **{name: sums[name] for name in names}
+            tokens=sums["losses"][:, 1],
+            levels=np.array(self.levels),
+            **{name: sums[name] for name in names},
         )
         variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, str]]] = {}
         for name, (value, bounds) in correlate_with_removal(comparison).items():

@@ -22,9 +22,9 @@ from headscope.model.model import Model
 from headscope.model.objective import NOTHING
 from headscope.run.progress import Meter
 from headscope.run.shard import encode_predictable, question
-from headscope.statistics.intervals import interval, p_differs
-from headscope.statistics.jackknife import ratio_jackknife
+from headscope.statistics.differences import over_texts
 from headscope.text.corpus import Corpus
+from headscope.text.pairs import describe_templates, find_templates
 from headscope.text.readers.read import Readable, as_corpus
 
 
@@ -47,10 +47,14 @@ def effects_on_loss(
     seed: int,
     progress: bool | None,
 ) -> LossEffects:
-    """Return the rise of the loss without each set, as a ratio of sums over the texts."""
+    """Return the rise of the loss per token without each set, as a ratio of sums over the texts.
+
+    Near-copies (`headscope.text.pairs`) are one cluster of the interval.
+    """
     model.require_objective("An effect on the loss")
-    encoder, documents = encode_predictable(model, corpus, max_tokens)
+    encoder, documents, independence = encode_predictable(model, corpus, max_tokens)
     by_text: dict[str, np.ndarray] = {}  # sums of the loss, of predicted tokens, of each rise
+    texts: dict[str, str] = {}
     with closing(Meter(len(documents) * len(sets), shown=progress)) as meter:
         for encoded in documents:
             inputs, labels = question(model, *encoder.batch([encoded]), seed)
@@ -60,12 +64,15 @@ def effects_on_loss(
             loss = float(base.value)
             rises = ablation.values(base, sets, replacement.edit, meter.advance) - loss
             document = encoded.numbered[1]
-            sums = by_text.setdefault(document.part_of or document.id, np.zeros(2 + len(sets)))
+            name = document.part_of or document.id
+            texts[name] = f"{texts.get(name, '')} {document.text}"
+            sums = by_text.setdefault(name, np.zeros(2 + len(sets)))
             sums += [loss, int((labels != NOTHING).sum()), *rises]
     losses, tokens, rises = np.split(np.stack(list(by_text.values())), [1, 2], axis=1)
-    jackknife = ratio_jackknife(rises, tokens)
-    bounds = interval(jackknife)
-    counts = {"documents": len(tokens), "tokens": int(tokens.sum())}
+    templates = find_templates(list(texts.values()))
+    mean = over_texts(rises, np.broadcast_to(tokens, rises.shape), templates)
+    n_templates = int(templates.max()) + 1
+    counts = {"documents": len(tokens), "tokens": int(tokens.sum()), "templates": n_templates}
     provenance = {
         "model": describe_model(model),
         "corpus": {"name": corpus.name},
@@ -83,10 +90,13 @@ def effects_on_loss(
         "with": float(losses.sum() / tokens.sum()),
         "texts": len(tokens),
         "tokens": counts["tokens"],
+        "templates": n_templates,
         "provenance": json.dumps(provenance),
     }
-    intervals = np.stack([bounds.low, bounds.high, p_differs(jackknife)])
-    return LossEffects(jackknife.value, intervals, attributes)
+    holds = [describe_templates(templates) if n_templates < len(tokens) else "", independence]
+    if any(holds):
+        attributes["holds"] = "; ".join(filter(None, holds))
+    return LossEffects(mean.value, np.stack([mean.low, mean.high, mean.p]), attributes)
 
 
 def prune_heads(

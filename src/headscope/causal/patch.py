@@ -17,7 +17,7 @@ from headscope.arguments import expect, whole_number
 from headscope.attention import Attention, BlockName
 from headscope.causal.ablation import head_grid, head_sets
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, Head, HeadSet
-from headscope.causal.effects import one_each, output_gradients, read_text
+from headscope.causal.effects import ONE_TEXT, one_each, output_gradients, read_text
 from headscope.causal.readout import LogitDifference, Readout, find_position, make_answer
 from headscope.errors import InputError
 from headscope.model.edits import Edit, ReplaceRows
@@ -25,10 +25,12 @@ from headscope.model.load import as_model
 from headscope.model.logits import KINDS, answer_names, find_answer
 from headscope.model.model import Model
 from headscope.run.progress import Meter
-from headscope.statistics.intervals import interval
+from headscope.statistics.differences import over_texts
 from headscope.statistics.jackknife import ratio_jackknife
+from headscope.text.pairs import Pairs, describe_templates, number_templates
 
 TextPairs = Sequence[tuple[str, str]]
+PatchPlace = Literal["residual", "mlp", "head", "q", "k", "v", "pattern"]
 
 
 def patch(
@@ -41,6 +43,9 @@ def patch(
     exact: int | Literal["all"] = 10,
     heads: Sequence[Head] | None = None,
     block: BlockName | None = None,
+    templates: Sequence[object] | None = None,
+    at: PatchPlace = "head",
+    where: Sequence[int] | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Replace each head's output by its output in the other text of a pair (activation patching).
@@ -66,17 +71,41 @@ def patch(
         exact: number of top heads to run exactly; `"all"` for every head.
         heads: pairs of layer and head to run exactly instead of the top heads.
         block: attention block of an encoder-decoder.
+        templates: label of each pair's template; by default near-copies of the first texts are
+            recognized. Attributes `templates` and `holds` say what the interval speaks of.
+        at: place to replace. `head`: its output. `residual` and `mlp`: the stream that enters a
+            layer, or the output of its MLP, at one position at a time: a map over `layer` and
+            `position`. `q`, `k`, `v`, `pattern`: a head's queries, its own copy of keys or values,
+            or its attention weights. All are exact; they need layers that add up.
+        where: positions; negative ones count from the end. For `residual` and `mlp` the columns
+            of the map, for others where a head is replaced: queries, or keys for `k` and `v`.
         progress: show progress; by default on a terminal.
 
     Returns:
         `share` over layer and head (exact; NaN for other heads) with `low` and `high` (over
-        pairs), `estimate` (all heads, first order), and over `pair` the `gap`.
+        templates, or over the pairs of fewer than five), `estimate` (all heads, first order),
+        and over `pair` the `gap`.
 
     Raises:
         InputError: the texts of a pair differ in their numbers of tokens, or no pair has a gap.
     """
     model = as_model(model)
     chosen = model.wiring.main_block() if block is None else block
+    if at != "head" or where is not None:
+        for name, value, default in (
+            ("exact", exact, 10), ("heads", heads, None), ("block", block, None)
+        ):  # fmt: skip
+            if value != default:
+                raise InputError(f"{name}={value!r} is not used with at={at!r}, where={where!r}.")
+        from headscope.causal.places import patch_places
+        from headscope.causal.wires import as_pairs
+
+        given = as_pairs(pairs, target, foil, templates)
+        return patch_places(model, given, at, where, position, progress)
+    if isinstance(pairs, Pairs):
+        target = pairs.targets if target is None else target  # type: ignore[assignment]
+        foil = pairs.foils if foil is None else foil  # type: ignore[assignment]
+        templates = pairs.templates if templates is None else templates
     expect("pairs", pairs, Iterable, "pairs of texts")
     text_pairs = list(pairs)
     if not text_pairs:
@@ -109,15 +138,16 @@ def patch(
     top_sets = [sets[i] for i in top]
     with closing(Meter(len(prepared) * len(top), shown=progress)) as meter:
         moved = np.stack([pair.exact(top_sets, meter.advance) for pair in prepared])
-    share = ratio_jackknife(_signed(moved, gaps), np.abs(gaps)[:, None])
-    bounds = interval(share)
+    numbers = number_templates([first for first, _ in text_pairs], templates)
+    sizes = np.broadcast_to(np.abs(gaps)[:, None], moved.shape)
+    share = over_texts(_signed(moved, gaps), sizes, numbers)
     sites = model.wiring.of_block(chosen)
     layers = [site.layer for site in sites]
     n_heads = max(site.n_heads for site in sites)
     grids = {
         "share": (top_sets, share.value),
-        "low": (top_sets, bounds.low),
-        "high": (top_sets, bounds.high),
+        "low": (top_sets, share.low),
+        "high": (top_sets, share.high),
         "estimate": (sets, estimate.value),
     }
     variables = {
@@ -135,6 +165,8 @@ def patch(
             "model": model.name,
             "block": chosen,
             "pairs": len(text_pairs),
+            "templates": int(numbers.max()) + 1,
+            "holds": ONE_TEXT if len(text_pairs) == 1 else describe_templates(numbers),
             "number": "logit(target) − logit(foil)",
             "targets": " | ".join(dict.fromkeys(pair.answer.names[0] for pair in prepared)),
             "foils": " | ".join(dict.fromkeys(pair.answer.names[1] for pair in prepared)),

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput
 
@@ -27,6 +26,7 @@ from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.tap.projection import Call, recorded_calls, run_module
 from headscope.model.tap.recording import REL_TOL, is_close
+from headscope.results.effect_data import EffectArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +100,7 @@ class Stream:
         values: `part position unit`, float64.
         before: by layer, `position unit`: its input.
         after: output of the last layer.
+        mlps: by layer, the name of the module whose output is the layer's MLP term.
     """
 
     parts: tuple[StreamTerm, ...]
@@ -109,6 +110,7 @@ class Stream:
     calls: list[Call]
     outputs: ModelOutput
     attentions: Mapping[int, Attention]
+    mlps: Mapping[int, str]
 
 
 def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
@@ -141,6 +143,7 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
     values: list[Tensor] = []
     before: dict[int, Tensor] = {}
     after: Tensor | None = None
+    mlps: dict[int, str] = {}
     for layer, module in layers.items():
         call = by_name.get(names[module])
         projection = projections[block, layer]
@@ -159,14 +162,22 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
         # Where the stream is large (SmolLM2's first token), so are the roundings of its sums.
         eps = torch.finfo(call.given.dtype).eps
         rounded = STREAM_ROUNDINGS * eps * (entering.abs() + leaving.abs())
-        if not any(_is_close(_rows(other.returned), rest, rounded) for other in calls
-                   if other.name.startswith(f"{names[module]}.")
-                   and other.returned.numel() == rest.numel()):  # fmt: skip
+        matching = [
+            other.name
+            for other in calls
+            if other.name.startswith(f"{names[module]}.")
+            and other.returned.numel() == rest.numel()
+            and _is_close(_rows(other.returned), rest, rounded)
+        ]
+        if not matching:
             raise refusal(
                 model,
                 f"layer {layer} does not add the output of its attention ({projection.module}) and "
                 "of one other module to its input as they are (a norm behind them, or a factor)",
             )
+        attention_name = f"{model.wiring.find(block, layer, None).module}."
+        outside = [name for name in matching if not name.startswith(attention_name)]
+        mlps[layer] = min(outside or matching, key=lambda name: name.count("."))
         n_heads = heads.shape[1]
         parts += [StreamTerm(f"L{layer} H{head}", "head", layer, head) for head in range(n_heads)]
         values += list(projection.through(heads[0]).cpu())
@@ -180,7 +191,7 @@ def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
     if not _is_close(stacked.sum(0), after):
         off = float((stacked.sum(0) - after).abs().max())
         raise refusal(model, f"its parts miss the residual stream by {off:.2g}")
-    return Stream(tuple(parts), stacked, before, after, calls, outputs, attentions)
+    return Stream(tuple(parts), stacked, before, after, calls, outputs, attentions, mlps)
 
 
 def find_norm(
@@ -245,7 +256,7 @@ def attribute(
     foil: str | int | Literal[False] | None = None,
     *,
     position: int = -1,
-) -> xr.DataArray:
+) -> EffectArray:
     """Decompose the logit difference of a prediction into direct contributions.
 
     logit(target) − logit(foil) = Σ over components of norm(component) · (u_target − u_foil) + a
@@ -310,7 +321,7 @@ def attribute(
     difference = abs(float(values.sum()) - value)
     if not is_close(difference, float(logits[index].abs().max())):
         raise refusal(model, f"its parts sum to {values.sum():.6g} and the logits give {value:.6g}")
-    return xr.DataArray(
+    return EffectArray(
         values,
         dims="component",
         coords={

@@ -1,0 +1,92 @@
+"""`headscope wires`: which source feeds which reader on contrast pairs."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated
+
+import typer
+
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.models import load_model
+
+
+def wires(
+    pairs: Annotated[
+        str,
+        typer.Argument(
+            help="JSON lines with text, contrast, target, foil, template; or ioi, agreement, "
+            "pronouns, greater-than, induction."
+        ),
+    ],
+    out: options.OutOption,
+    *,
+    model: options.ModelOption = "smollm2",
+    device: options.DeviceOption = None,
+    n: Annotated[int, typer.Option(min=1, help="Pairs of a named task.")] = 64,
+    exact: Annotated[int, typer.Option(min=1, help="Wires to run exactly.")] = 100,
+    curve: Annotated[bool, typer.Option(help="Also measure circuits alone on held-out pairs.")] = (
+        True
+    ),
+    seed: options.SeedOption = 0,
+    top: Annotated[int, typer.Option(min=1, help="How many wires to print.")] = 20,
+) -> CommandResult:
+    """Measure wires between heads: exact effects with intervals over templates, and stability.
+
+    Writes result.nc, wires.csv, wires.png, graph.json (for MIB) and page.json. A stopped run goes
+    on where it was.
+    """
+    import headscope as hs
+    from headscope.atomic import atomic_path
+    from headscope.figures.style import save_figure
+    from headscope.results.files import RESULT_FILE
+    from headscope.text.pairs import TASKS
+
+    given = hs.pairs(pairs, n, seed=seed) if pairs in TASKS else hs.pairs(_file(pairs))
+    loaded = load_model(model, device)
+    out.mkdir(parents=True, exist_ok=True)
+    found = hs.wires(loaded, given, exact=exact, folder=out, seed=seed, progress=settings.progress)
+    found.save(out / RESULT_FILE)
+    with atomic_path(out / "wires.csv") as temporary:
+        found.to_dataframe().to_csv(temporary, index=False)
+    figure = save_figure(found.figure(), out / "wires.png")
+    found.save_mib(out / "graph.json")
+    measured = None
+    if curve and found.n_templates > 1:
+        measured = found.curve(progress=settings.progress)
+    with atomic_path(out / "page.json") as temporary:
+        page = found.to_page(curve=measured)
+        temporary.write_text(json.dumps(page, ensure_ascii=False, allow_nan=False), "utf-8")
+    rows = found.to_page(top)["wires"]
+    lines = [f"{found.about['model']}: wires on {found.about['pairs']}, as shares of the gap"]
+    for wire in found.table[:top]:
+        bounds = "" if math.isnan(wire.low) else f"  [{wire.low:+.3f}, {wire.high:+.3f}]"
+        stable = "" if math.isnan(wire.stability) else f"  stability {wire.stability:.2f}"
+        lines.append(f"  {wire.source:<10} → {wire.reader:<16} {wire.share:+.3f}{bounds}{stable}")
+    lines.append(f"  {found.holds}")
+    data = {"model": found.about["model"], "pairs": given.name, "result": str(out / RESULT_FILE),
+            "figure": str(figure), "wires": rows, "holds": found.holds}  # fmt: skip
+    if measured is not None:
+        values = measured["faithfulness"]
+        data["curve"] = dict(zip(values["k"].values.tolist(), values.values.tolist(), strict=True))
+        lines.append(
+            f"  faithfulness on {measured.attrs['pairs']} held-out pairs: "
+            f"{float(values.sel(k=0.01)):.2f} with 1 % of wires and the embedding's; CPR "
+            f"{measured.attrs['cpr']:.3f}, CMD {measured.attrs['cmd']:.3f}"
+        )
+    lines.append(f"  result   {out / RESULT_FILE}")
+    return CommandResult(data, "\n".join(lines))
+
+
+def _file(name: str) -> str:
+    """Return the name of a file; raise UnknownName for an unknown task."""
+    from pathlib import Path
+
+    from headscope.errors import UnknownName
+    from headscope.text.pairs import TASKS
+
+    if not name.endswith((".jsonl", ".ndjson")) and not Path(name).exists():
+        raise UnknownName.of("task or file of pairs", name, TASKS)
+    return name

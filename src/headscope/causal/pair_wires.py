@@ -1,0 +1,362 @@
+"""Wires of one pair of texts: estimates of all, exact effects of some, circuits alone.
+
+The effect of a wire u → r is m(x_r + u′ − u in r alone) − m, where u′ is the source in the contrast
+text. Everything above the reader is run again. Below 0, the wire increases the logit difference.
+The norm belongs to the reader and is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.utils.generic import ModelOutput
+
+from headscope.causal.batched_forward import ForwardPass
+from headscope.causal.effects import read_text
+from headscope.causal.readout import LogitDifference, check_finite, find_position, make_answer
+from headscope.causal.stream_runner import (
+    MAX_ROW_TOKENS,
+    ReaderKind,
+    StreamGraph,
+    StreamReader,
+    StreamRunner,
+    stream_graph,
+)
+from headscope.errors import InputError
+from headscope.model.logits import KINDS, answer_names, find_answer
+from headscope.model.model import Model
+from headscope.text.tokens import Tokens
+
+IG_STEPS = 5
+"""Steps of EAP-IG: α = 0, .2, .4, .6, .8, as in the published code (Hanna et al. 2024)."""
+MAX_CHANGED = 0.5
+"""Maximum share of positions whose tokens may differ."""
+Replace = Literal["contrast", "zero"]
+
+
+@dataclass(frozen=True)
+class WireRun:
+    """One exact run: source, reader, and the heads of the reader that are changed.
+
+    Attributes:
+        source: position in the graph's sources.
+        reader: position in the graph's readers.
+        head: the only head of a group to change; −1 for all.
+        place: the only position at which the source is replaced; −1 for all.
+    """
+
+    source: int
+    reader: int
+    head: int = -1
+    place: int = -1
+
+
+class PairWires:
+    """Two texts, with the sources of both.
+
+    Args:
+        graph: sources and readers.
+        first: the text whose prediction is read.
+        second: the contrast text.
+        answer: the logit difference.
+        replace: `contrast`, or `zero` (the first position is kept).
+    """
+
+    def __init__(
+        self,
+        graph: StreamGraph,
+        first: StreamRunner,
+        second: StreamRunner,
+        answer: LogitDifference,
+        replace: Replace = "contrast",
+    ) -> None:
+        self.graph, self.first, self.second, self.answer = graph, first, second, answer
+        self.value = self._number(first.logits)
+        self.other_value = self._number(second.logits)
+        if replace == "contrast":
+            self.deltas = second.sources - first.sources
+        else:
+            self.deltas = -first.sources
+            if first.model.wiring.main_block() in first.model.wiring.causal_blocks:
+                self.deltas[:, 0] = 0  # an attention sink
+        self.replace = replace
+
+    @property
+    def gap(self) -> float:
+        """m(first text) − m(second text)."""
+        return self.value - self.other_value
+
+    def _number(self, logits: Tensor) -> float:
+        return float(self.numbers(logits)[0])
+
+    def numbers(self, logits: Tensor) -> np.ndarray:
+        """Return m of each row of logits."""
+        values = self.answer.read(ModelOutput(), logits).double().cpu().numpy()
+        check_finite(self.first.model, self.answer, values)
+        return np.asarray(values)
+
+    # Estimates of all wires.
+
+    def integrated(self, steps: int = IG_STEPS) -> np.ndarray:
+        """Return `source reader`: EAP-IG, Σ_t (u′ − u) · mean of ∂m/∂x_r over the path.
+
+        The gradient is averaged over inputs x₀′ + α (x₀ − x₀′). With `steps=0` it is the gradient
+        of the text itself: EAP (Syed et al. 2023; Hanna et al. 2024).
+        """
+        own = self.first.sources[0]
+        alphas = torch.arange(steps) / steps if steps else torch.ones(1)
+        starts = own + (1 - alphas[:, None, None].to(own)) * self.deltas[0]
+        gradients, _ = self.first.gradients(starts, self.answer, by_reader=True)
+        return np.asarray(self._products(gradients) * self.graph.exists)
+
+    def _products(self, gradients: Tensor) -> np.ndarray:
+        products = self.deltas.flatten(1) @ gradients.flatten(1).T
+        return np.asarray(products.double().cpu().numpy())
+
+    def screen(self) -> np.ndarray:
+        """Return `source reader member`: the screen, split by the heads of a group.
+
+        Softmaxes saturate, and there a gradient is 0. For queries, keys and values each head is run
+        on its changed stream: Σ_t (z′ − z)·∂m/∂z. MLPs and logits are first order. Members of a
+        reader sum to its value.
+        """
+        graph, first = self.graph, self.first
+        gradients, by_head = first.gradients(first.sources[:1], self.answer, by_reader=False)
+        n_members = max(len(reader.heads) for reader in graph.readers)
+        result = np.zeros((*graph.exists.shape, n_members))
+        result[..., 0] = self._products(gradients) * graph.exists
+        size = max(1, MAX_ROW_TOKENS // first.n_tokens)
+        with torch.no_grad(), first.watching():
+            for layer, state in first.states.items():
+                n, slope = graph.below(layer), by_head[layer]
+                for start in range(0, n, size):
+                    rows = slice(start, min(start + size, n))
+                    changed = self._head_outputs(layer, state.entering + self.deltas[rows])
+                    for kind, outputs in changed.items():
+                        moved = ((outputs - state.outputs) * slope).sum((-1, -2))
+                        readers = graph.readers_of(layer, kind)
+                        values = moved.double().cpu().numpy().reshape(len(moved), len(readers), -1)
+                        readers_slice = slice(readers[0], readers[-1] + 1)
+                        result[rows, readers_slice, : values.shape[-1]] = values
+        return result
+
+    def _head_outputs(self, layer: int, streams: Tensor) -> dict[ReaderKind, Tensor]:
+        """Return head outputs with queries, keys or values alone read from other streams."""
+        first, state = self.first, self.first.states[layer]
+        query, key, value = first.vectors(layer, streams)
+        own = state.query[None], state.key[None], state.value[None]
+        assert query is not None
+        assert key is not None
+        assert value is not None
+        return {
+            "q": first.attend(layer, query, own[1], own[2]),
+            "k": first.attend(layer, own[0], key, own[2]),
+            "v": first.attend(layer, own[0], own[1], value),
+        }
+
+    # Exact effects.
+
+    def exact(self, rows: Sequence[WireRun]) -> np.ndarray:
+        """Return the effect of each wire: m with it replaced − m."""
+        size = max(1, MAX_ROW_TOKENS // self.first.n_tokens)
+        order = sorted(range(len(rows)), key=lambda i: self.graph.readers[rows[i].reader].layer)
+        values = np.full(len(rows), np.nan)
+        with torch.no_grad():
+            for start in range(0, len(order), size):
+                chosen = order[start : start + size]
+                values[chosen] = self._exact([rows[i] for i in chosen])
+        return values
+
+    def _exact(self, rows: Sequence[WireRun]) -> np.ndarray:
+        """Return the effects of rows sorted by the layer of their reader."""
+        entries: dict[int, list[Tensor]] = {}
+        order: dict[int, list[int]] = {}
+        by_layer: dict[tuple[int, bool], list[int]] = {}
+        for i, row in enumerate(rows):
+            reader = self.graph.readers[row.reader]
+            by_layer.setdefault((reader.layer, not reader.heads), []).append(i)
+        last = max(self.graph.layers)
+        for (layer, _), some in by_layer.items():
+            readers = [self.graph.readers[rows[i].reader] for i in some]
+            moved = torch.stack([self._moved(rows[i]) for i in some])
+            at = min(layer, last)
+            entries.setdefault(at, []).append(
+                self.leaving(layer, readers, moved, [rows[i].head for i in some])
+            )
+            order.setdefault(at, []).extend(some)
+        joined = {layer: torch.cat(parts) for layer, parts in sorted(entries.items())}
+        values = np.full(len(rows), np.nan)
+        indices = [i for layer in sorted(order) for i in order[layer]]
+        values[indices] = self.numbers(self.first.tail(joined)) - self.value
+        return values
+
+    def _moved(self, row: WireRun) -> Tensor:
+        delta = self.deltas[row.source]
+        if row.place < 0:
+            return delta
+        kept = torch.zeros_like(delta)
+        kept[row.place] = delta[row.place]
+        return kept
+
+    def leaving(
+        self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
+    ) -> Tensor:
+        """Return the output of a layer in which each reader reads its changed stream.
+
+        Readers are all of one layer, and either all with heads or all without.
+        """
+        first = self.first
+        if readers[0].kind == "logits":
+            return first.states[max(self.graph.layers)].leaving + moved
+        state = first.states[layer]
+        change = self.response(layer, readers, moved, heads)
+        if readers[0].kind == "mlp":
+            return state.leaving + change
+        with first.model.tapped(returns_weights=False):
+            entering = state.entering.expand(len(moved), -1, -1).contiguous()
+            return first.call(layer, entering, state.attended + change)
+
+    def response(
+        self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
+    ) -> Tensor:
+        """Return `row position unit`: the change of what readers (heads, or an MLP) write."""
+        first, state = self.first, self.first.states[layer]
+        if readers[0].kind == "mlp":
+            with first.model.tapped(returns_weights=False):
+                return first.mlp(layer, first.middle(layer) + moved) - state.mlp
+        changed = self._head_outputs(layer, state.entering + moved)
+        kinds = [reader.kind for reader in readers]
+        outputs = torch.stack([changed[kind][i] for i, kind in enumerate(kinds)]) - state.outputs
+        mask = torch.zeros(outputs.shape[:2], dtype=outputs.dtype, device=outputs.device)
+        for i, (reader, head) in enumerate(zip(readers, heads, strict=True)):
+            mask[i, list(reader.heads) if head < 0 else head] = 1
+        projection = first.model.projections[first.model.wiring.main_block(), layer]
+        written = projection.through(outputs * mask[..., None, None]).sum(1)
+        return written.to(outputs)
+
+    # Circuits alone.
+
+    def alone(self, kept: np.ndarray) -> float:
+        """Return m of a circuit: `kept` (`source reader`) wires carry the first text's run.
+
+        x_r = Σ over kept wires of u(run) + Σ over the others of u′. Nothing kept gives the
+        contrast text, everything the first text.
+        """
+        graph, first, second = self.graph, self.first, self.second
+        if self.replace != "contrast":
+            raise InputError("A circuit alone needs replace='contrast': the rest is the contrast.")
+        keep = torch.as_tensor(kept & graph.exists).to(self.deltas)
+        moved = torch.zeros_like(self.deltas)  # u(run) − u′
+        moved[0] = -self.deltas[0]
+        block = first.model.wiring.main_block()
+
+        def streams(readers: Sequence[int], base: Tensor) -> Tensor:
+            added = keep[:, list(readers)].T @ moved.flatten(1)
+            return base + added.reshape(-1, *base.shape)
+
+        with torch.no_grad():
+            for layer, state in second.states.items():
+                by_kind = {kind: graph.readers_of(layer, kind) for kind in ("q", "k", "v")}
+                all_readers = [i for some in by_kind.values() for i in some]
+                vectors = second.vectors(layer, streams(all_readers, state.entering))
+                start, own = 0, []
+                for some, tensor in zip(by_kind.values(), vectors, strict=True):
+                    assert tensor is not None
+                    indices = torch.arange(len(some), device=tensor.device)
+                    own.append(tensor[start + indices, indices][None])
+                    start += len(some)
+                outputs = second.attend(layer, own[0], own[1], own[2])[0]
+                n = graph.below(layer)
+                written = first.model.projections[block, layer].through(outputs).to(outputs)
+                moved[n : n + len(written)] = written - second.sources[n : n + len(written)]
+                with first.model.tapped(returns_weights=False):
+                    read = streams(graph.readers_of(layer, "mlp"), second.middle(layer))
+                    moved[n + len(written)] = second.mlp(layer, read)[0] - state.mlp
+            last = second.states[max(graph.layers)].leaving
+            return self._number(second.read(streams([len(graph.readers) - 1], last)))
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedPair:
+    """Tokens, inputs and answers of a pair, checked."""
+
+    texts: tuple[str, str]
+    tokens: tuple[Tokens, Tokens]
+    inputs: tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
+    target: str | int | None
+    foil: str | int | None
+    position: int
+
+    @cached_property
+    def changed(self) -> tuple[int, ...]:
+        """Positions whose tokens differ."""
+        first, second = (tokens.ids for tokens in self.tokens)
+        return tuple(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+
+    def run(self, graph: StreamGraph, replace: Replace = "contrast") -> PairWires:
+        """Run both texts."""
+        model = graph.model
+        first, second = (
+            StreamRunner(graph, ForwardPass(model, dict(inputs), self.position))
+            for inputs in self.inputs
+        )
+        target = int(first.logits[0].argmax()) if self.target is None else find_answer(
+            model, self.target
+        )  # fmt: skip
+        foil = int(second.logits[0].argmax()) if self.foil is None else find_answer(
+            model, self.foil, "foil"
+        )  # fmt: skip
+        if target == foil:
+            objective = model.require_objective("A wire")
+            raise InputError(
+                f"The two texts {self.texts[0]!r} and {self.texts[1]!r} have the same answer, "
+                f"{answer_names(model, KINDS[objective], [target])[0]!r}: give a target and a foil "
+                "that differ."
+            )
+        answer = make_answer(model, target, foil, "logit", self.position)
+        return PairWires(graph, first, second, answer, replace)
+
+
+def encode_pair(
+    model: Model,
+    texts: tuple[str, str],
+    target: str | int | None,
+    foil: str | int | None,
+    position: int = -1,
+) -> EncodedPair:
+    """Encode a pair; raise InputError if its texts do not align."""
+    stacks, inputs = zip(*(read_text(model, text, None, None) for text in texts), strict=True)
+    tokens = tuple(next(iter(stack.values())) for stack in stacks)
+    lengths = [len(stack) for stack in tokens]
+    if lengths[0] != lengths[1]:
+        raise InputError(
+            f"{texts[0]!r} has {lengths[0]} tokens and {texts[1]!r} has {lengths[1]}: what a "
+            "source adds at a position of the one has no place in the other. Give texts of equal "
+            "length in tokens."
+        )
+    index = find_position(model, stacks[0], position)
+    assert index is not None
+    pair = EncodedPair(texts, (tokens[0], tokens[1]), (inputs[0], inputs[1]), target, foil, index)
+    n = len(pair.changed)
+    if not n:
+        raise InputError(f"The two texts of a pair are equal: {texts[0]!r}. There is no contrast.")
+    if n > MAX_CHANGED * lengths[0]:
+        shown = ", ".join(
+            f"{i} ({tokens[0].tokens[i]!r} / {tokens[1].tokens[i]!r})" for i in pair.changed[:6]
+        )
+        raise InputError(
+            f"{texts[0]!r} and {texts[1]!r} differ at {n} of {lengths[0]} positions: {shown}. "
+            "Equal length is not alignment: give texts that differ in at most half of their tokens."
+        )
+    return pair
+
+
+def graph_of(model: Model, pair: EncodedPair) -> StreamGraph:
+    """Return the model's sources and readers, proved on the first text of a pair."""
+    return stream_graph(model, pair.inputs[0])

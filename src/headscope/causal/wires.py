@@ -1,0 +1,554 @@
+"""`headscope.wires`: which source feeds which reader, with intervals over templates.
+
+Candidates come from two sides by turns, because each is blind to what the other finds: the screen
+runs every reader's softmax, EAP-IG follows the path from the contrast. The chosen wires are run
+exactly. Runs of one pair are in `pair_wires`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headscope.arguments import expect, whole_number
+from headscope.atomic import atomic_path, read_sealed, sealed
+from headscope.causal.batched_forward import Head
+from headscope.causal.effects import one_each
+from headscope.causal.pair_wires import (
+    IG_STEPS,
+    EncodedPair,
+    PairWires,
+    Replace,
+    WireRun,
+    encode_pair,
+    graph_of,
+)
+from headscope.causal.stream_runner import StreamGraph
+from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.model.identity import versions, weights_sha256
+from headscope.model.load import as_model
+from headscope.model.model import Model
+from headscope.results.wires import N_SHOWN, Wires
+from headscope.run.progress import Meter, phase
+from headscope.statistics.intervals import holm, t_critical, t_two_sided
+from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
+from headscope.text.pairs import Pairs, number_templates, read_pairs
+
+REPLACEMENTS: tuple[Replace, ...] = ("contrast", "zero")
+N_RESAMPLES = 200
+MIN_TEMPLATES = 4
+"""Fewer templates have no interval."""
+MIN_PAIRS = 16
+"""Fewer pairs are said to be few: their top 50 shares less with that of other pairs."""
+SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Shares of all wires at which faithfulness is measured (MIB)."""
+
+
+def as_pairs(
+    pairs: Pairs | Sequence[tuple[str, str]] | str | os.PathLike[str],
+    target: object = None,
+    foil: object = None,
+    templates: Sequence[object] | None = None,
+) -> Pairs:
+    """Return pairs with targets, foils and templates; given arguments win."""
+    if isinstance(pairs, str | os.PathLike):
+        pairs = read_pairs(pairs)
+    expect("pairs", pairs, Iterable, "pairs of texts")
+    texts = list(pairs)
+    if not texts:
+        raise InputError("There are no pairs: give at least one pair of texts.")
+    for pair in texts:
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        if not is_pair or not all(isinstance(text, str) for text in pair):
+            raise InputError(f"{pair!r:.80} is not a pair of texts.")
+    known = pairs if isinstance(pairs, Pairs) else None
+    own = (None, None, None) if known is None else (known.targets, known.foils, known.templates)
+    targets = one_each("pairs", len(texts), own[0] if target is None else target, "target")
+    foils = one_each("pairs", len(texts), own[1] if foil is None else foil, "foil")
+    labels = own[2] if templates is None else templates
+    numbers = number_templates([first for first, _ in texts], labels)
+    names = [str(label) for label in (numbers if labels is None else labels)]
+    return Pairs(
+        tuple((str(a), str(b)) for a, b in texts), tuple(targets), tuple(foils), tuple(names),
+        "pairs" if known is None else known.name,
+    )  # fmt: skip
+
+
+def wires(
+    model: Model | str,
+    pairs: Pairs | Sequence[tuple[str, str]] | str | os.PathLike[str],
+    target: str | int | Sequence[str | int] | None = None,
+    foil: str | int | Sequence[str | int] | None = None,
+    *,
+    replace: Replace = "contrast",
+    exact: int = 100,
+    templates: Sequence[object] | None = None,
+    heads: Sequence[Head] | None = None,
+    position: int = -1,
+    folder: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Wires:
+    """Measure which source feeds which reader on contrast pairs, and how certain that is.
+
+    Sources are the embedding, each head and each MLP. Readers are the queries of each head, the
+    keys and values of each group, each MLP and the logits. The effect of a wire is m with the
+    source replaced in that reader alone − m; everything above is run again. Its share of the gap is
+    Σ sign(gap)·(−effect) / Σ |gap|, over pairs. Shares need not sum to 1.
+
+    All wires are estimated by a screen and by EAP-IG; the top of both is run exactly. Intervals are
+    over templates, because pairs of one template are not independent. Stability is the share of
+    resamples of templates in which a wire is chosen again. p values are of wires that even
+    templates choose, measured on odd templates, corrected by Holm.
+
+    Wires: Elhage et al. 2021; Goldowsky-Dill et al. 2023. EAP: Syed et al. 2023. EAP-IG: Hanna et
+    al. 2024.
+
+    Args:
+        model: language model whose layers add up, or an argument of `headscope.load`.
+        pairs: `headscope.pairs`, pairs of texts of equal numbers of tokens, or a file of them.
+        target: answer of the first texts (by default their top prediction): one, or one each.
+        foil: answer of the second texts: one, or one each.
+        replace: `contrast`, a source's value in the second text; or `zero`, which keeps the first
+            position, an attention sink.
+        exact: number of wires to run exactly.
+        templates: label of each pair's template; by default those of `pairs`, or near-copies.
+        heads: only wires from or to these pairs of layer and head.
+        position: position of the prediction.
+        folder: folder for results of single pairs. A second call goes on where the first stopped.
+        seed: seed of the resamples.
+        progress: show progress; by default on a terminal.
+
+    Raises:
+        InputError: the texts of a pair differ in length or in most places, or have no gap.
+        TapUnsupported: the layers of the model do not add up, with the reason.
+    """
+    if replace not in REPLACEMENTS:
+        raise UnknownName.of("replace", replace, REPLACEMENTS)
+    n_exact = whole_number("exact", exact)
+    given = as_pairs(pairs, target, foil, templates)
+    with phase(f"checking {getattr(model, 'name', model)}", progress):
+        model = as_model(model)
+        rows = zip(given.texts, given.targets, given.foils, strict=True)
+        encoded = [encode_pair(model, *row, position) for row in rows]
+        graph = graph_of(model, encoded[0])
+    candidates = graph.exists if heads is None else graph.exists & _touching(graph, heads)
+    numbers = number_templates([first for first, _ in given.texts], given.templates)
+    store = PairStore(folder, graph, replace)
+    with closing(Meter(2 * len(encoded), shown=progress)) as meter:
+        n_members = max(len(reader.heads) for reader in graph.readers)
+        shape = (int(numbers.max()) + 1, *graph.exists.shape)
+        integrated, screen = np.zeros(shape), np.zeros((*shape, n_members))
+        gaps = np.zeros(len(encoded))
+        for i, (pair, number) in enumerate(zip(encoded, numbers, strict=True)):
+            gaps[i], *found = _estimate(pair, graph, store, meter.advance)
+            for total, value in zip((integrated, screen), found, strict=True):
+                total[number] -= np.sign(gaps[i]) * value  # the closed part of the gap
+        if not np.abs(gaps).sum() > 0:
+            raise InputError("The two texts of every pair give the same logits: there is no gap.")
+        chosen = choose(integrated.sum(0), screen.sum(0), candidates, n_exact)
+        runs = _runs(graph, chosen)
+        moved = np.stack([_exact(pair, graph, store, runs, meter.advance) for pair in encoded])
+    sizes = pool(np.abs(gaps), numbers)
+    effects = _arranged(runs, chosen, moved, screen.shape[-1])
+    table = _table(effects, gaps, numbers)
+    table |= _stability(integrated, screen, candidates, chosen, seed)
+    table["p"] = _held_out_p(integrated, screen, candidates, chosen, effects[..., 0], gaps, numbers)
+    for name, values in (("estimate", integrated), ("screened", screen.sum(-1))):
+        table[name] = values.sum(0)[tuple(chosen.T)] / sizes.sum()
+    shown = encoded[0]
+    run = shown.run(graph, replace)
+    table |= _places(run, chosen, table, shown.position)
+    about = {
+        "model": model.name, "family": model.info.family, "pairs": given.name,
+        "replace": replace, "exact": n_exact, "ig_steps": IG_STEPS, "seed": seed,
+        "number": "logit(target) − logit(foil)", "versions": versions(),
+        "holds": describe(numbers, len(encoded)),
+        "shown": {
+            "texts": list(shown.texts), "tokens": [list(t.tokens) for t in shown.tokens],
+            "changed": list(shown.changed), "position": shown.position,
+        },
+        "graph": {
+            "layers": len(graph.layers), "is_parallel": graph.is_parallel,
+            "heads": max(site.n_heads for site in graph.sites.values()),
+            "width": int(run.deltas.shape[-1]),
+        },
+        "examples": [
+            {"texts": list(texts), "target": t, "foil": f, "template": name}
+            for texts, t, f, name in zip(
+                given.texts, given.targets, given.foils, given.templates, strict=True
+            )
+        ],
+    }  # fmt: skip
+    data = _dataset(graph, integrated, screen, chosen, effects, gaps, numbers, table)
+    return Wires(data, about, model)
+
+
+def describe(numbers: np.ndarray, n_pairs: int) -> str:
+    """Return in words what the numbers are about, and what is too few."""
+    n = int(numbers.max()) + 1
+    if n == 1:
+        plural = f"{n_pairs} pairs" if n_pairs > 1 else "one pair"
+        return (
+            f"{plural} of one template: about these words in this sentence, not the construction; "
+            "without interval, stability and test"
+        )
+    said = f"{n_pairs} pairs of {n} templates"
+    if n < MIN_TEMPLATES:
+        return f"{said}, fewer than {MIN_TEMPLATES}: without interval; other sentences may differ"
+    said += ": intervals are over templates"
+    if n_pairs < MIN_PAIRS:
+        said += f"; fewer than {MIN_PAIRS} pairs, so the top may change with the words"
+    return said if n >= 2 * MIN_TEMPLATES else f"{said}; fewer than 8 templates, so without test"
+
+
+class PairStore:
+    """Numbers of single pairs in a folder, so that a stopped run can go on.
+
+    Files are named by a hash of weights, texts, answers and options.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None, graph: StreamGraph, replace: Replace
+    ) -> None:
+        self.replace: Replace = replace
+        self._folder = None if folder is None else Path(folder) / "pairs"
+        self._key: dict[str, Any] = {}
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            weights = weights_sha256(graph.model.module)
+            self._key = {"weights": weights, "replace": replace, "steps": IG_STEPS, **versions()}
+
+    def get(
+        self, pair: EncodedPair, kind: object, make: Callable[[], Mapping[str, np.ndarray]]
+    ) -> Mapping[str, np.ndarray]:
+        """Return stored arrays of a pair, or make and store them."""
+        if self._folder is None:
+            return make()
+        key = self._key | {"texts": pair.texts, "answers": [pair.target, pair.foil],
+                           "position": pair.position, "kind": kind}  # fmt: skip
+        digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:24]
+        file = self._folder / f"{digest}.npz"
+        if file.is_file():
+            try:
+                with np.load(io.BytesIO(read_sealed(file)), allow_pickle=False) as stored:
+                    return {name: stored[name] for name in stored.files}
+            except FileFormatError:
+                file.unlink()  # damaged: measured again
+        arrays = make()
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+        with atomic_path(file) as temporary:
+            temporary.write_bytes(sealed(content.getvalue()))
+        return arrays
+
+
+def _touching(graph: StreamGraph, heads: Sequence[Head]) -> np.ndarray:
+    """Return `source reader`: True for wires from or to these heads."""
+    chosen = set()
+    for layer, head in heads:
+        graph.model.wiring.find(None, layer, head)
+        chosen.add((layer, head))
+    sources = np.array([(u.layer, u.head) in chosen for u in graph.sources])
+    readers = np.array([any((r.layer, h) in chosen for h in r.heads) for r in graph.readers])
+    return np.asarray(sources[:, None] | readers)
+
+
+def _estimate(
+    pair: EncodedPair, graph: StreamGraph, store: PairStore, advance: Callable[[int], None]
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return the gap, EAP-IG (`source reader`) and the screen (`source reader member`)."""
+
+    def make() -> Mapping[str, np.ndarray]:
+        run = pair.run(graph, store.replace)
+        return {
+            "gap": np.array(run.gap),
+            "integrated": run.integrated().astype(np.float32),
+            "screen": run.screen().astype(np.float32),
+        }
+
+    found = store.get(pair, "estimates", make)
+    advance(1)
+    return float(found["gap"]), found["integrated"], found["screen"]
+
+
+def _exact(
+    pair: EncodedPair,
+    graph: StreamGraph,
+    store: PairStore,
+    runs: Sequence[WireRun],
+    advance: Callable[[int], None],
+) -> np.ndarray:
+    def make() -> Mapping[str, np.ndarray]:
+        return {"effects": pair.run(graph, store.replace).exact(runs)}
+
+    kind = ["exact", [(run.source, run.reader, run.head) for run in runs]]
+    found = store.get(pair, kind, make)
+    advance(1)
+    return found["effects"]
+
+
+def choose(
+    integrated: np.ndarray, screen: np.ndarray, candidates: np.ndarray, n: int
+) -> np.ndarray:
+    """Return `wire 2`: n sources and readers, from the top of the screen and of EAP-IG by turns.
+
+    A group's wire is ranked by the largest of its sum and of its heads: opposite heads cancel.
+    """
+    largest = np.maximum(np.abs(screen.sum(-1)), np.abs(screen).max(-1))
+    lists = []
+    for values in (largest, np.abs(integrated)):
+        ranked = np.where(candidates, values, -1.0).ravel()
+        n_top = min(n, int(candidates.sum()))
+        top = np.argpartition(-ranked, max(n_top - 1, 0))[:n_top]
+        lists.append(top[np.argsort(-ranked[top], kind="stable")])
+    turns = np.stack(lists, 1).ravel()
+    order = list(dict.fromkeys(turns.tolist()))[:n]
+    return np.stack(np.unravel_index(order, candidates.shape), 1)
+
+
+def _runs(graph: StreamGraph, chosen: np.ndarray) -> list[WireRun]:
+    """Return the exact runs of wires: each whole, and by head where a group shares a reader."""
+    runs = []
+    for source, reader in chosen.tolist():
+        heads = graph.readers[reader].heads
+        runs.append(WireRun(source, reader))
+        runs += [WireRun(source, reader, head) for head in heads if len(heads) > 1]
+    return runs
+
+
+def _arranged(
+    runs: Sequence[WireRun], chosen: np.ndarray, moved: np.ndarray, n_members: int
+) -> np.ndarray:
+    """Return `pair wire 1+member`: the whole effect, then its split by head (NaN without)."""
+    result = np.full((len(moved), len(chosen), 1 + n_members), np.nan)
+    wire, member = -1, 0
+    for i, run in enumerate(runs):
+        wire, member = (wire + 1, 0) if run.head < 0 else (wire, member + 1)
+        result[:, wire, member] = moved[:, i]
+    return result
+
+
+def clustered(closed: np.ndarray, gaps: np.ndarray, numbers: np.ndarray) -> Jackknife:
+    """Return the share of the gap (`pair …`), with templates as buckets."""
+    sizes = np.abs(gaps).reshape(-1, *(1,) * (closed.ndim - 1))
+    return ratio_jackknife(
+        pool(closed, numbers), pool(np.broadcast_to(sizes, closed.shape), numbers)
+    )
+
+
+def _closed(effects: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    return np.asarray(-np.sign(gaps).reshape(-1, *(1,) * (effects.ndim - 1)) * effects)
+
+
+def _table(effects: np.ndarray, gaps: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """Return shares with intervals, t with G − 1 degrees of freedom over G templates."""
+    whole = clustered(_closed(effects[..., 0], gaps), gaps, numbers)
+    n = int(numbers.max()) + 1
+    half = np.full(whole.value.shape, np.nan)
+    if n >= MIN_TEMPLATES:
+        half = t_critical(n - 1.0) * np.sqrt(whole.variance)
+    split = _closed(effects[..., 1:], gaps).sum(0) / np.abs(gaps).sum()
+    return {"share": whole.value, "low": whole.value - half, "high": whole.value + half,
+            "share_by_head": split}  # fmt: skip
+
+
+def _stability(
+    integrated: np.ndarray,
+    screen: np.ndarray,
+    candidates: np.ndarray,
+    chosen: np.ndarray,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Return the share of resamples of templates in which each wire is chosen."""
+    n = len(integrated)
+    if n < 2:
+        return {"stability": np.full(len(chosen), np.nan)}
+    draw = np.random.default_rng(seed)
+    flat = np.ravel_multi_index(tuple(chosen.T), candidates.shape)
+    counts = np.zeros(len(chosen))
+    for _ in range(N_RESAMPLES):
+        weights = np.bincount(draw.integers(n, size=n), minlength=n).astype(float)
+        sums = [np.tensordot(weights, values, 1) for values in (integrated, screen)]
+        again = choose(sums[0], sums[1], candidates, len(chosen))
+        counts += np.isin(flat, np.ravel_multi_index(tuple(again.T), candidates.shape))
+    return {"stability": counts / N_RESAMPLES}
+
+
+def _held_out_p(
+    integrated: np.ndarray,
+    screen: np.ndarray,
+    candidates: np.ndarray,
+    chosen: np.ndarray,
+    effects: np.ndarray,
+    gaps: np.ndarray,
+    numbers: np.ndarray,
+) -> np.ndarray:
+    """Return p of wires that even templates choose, tested on odd ones, corrected by Holm.
+
+    Wires that even templates choose and that were not run count as p = 1.
+    """
+    p = np.full(len(chosen), np.nan)
+    odd = numbers % 2 == 1
+    n_odd = len(set(numbers[odd].tolist()))
+    if n_odd < MIN_TEMPLATES:
+        return p
+    again = choose(integrated[::2].sum(0), screen[::2].sum(0), candidates, len(chosen))
+    shape = candidates.shape
+    known = np.isin(
+        np.ravel_multi_index(tuple(chosen.T), shape), np.ravel_multi_index(tuple(again.T), shape)
+    )
+    _, renumbered = np.unique(numbers[odd], return_inverse=True)
+    share = clustered(_closed(effects[odd], gaps[odd]), gaps[odd], renumbered)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(share.value == 0, 0.0, share.value / np.sqrt(share.variance))
+    tested = t_two_sided(t, n_odd - 1.0)[known]
+    p[known] = holm(np.append(tested, np.ones(len(again) - int(known.sum()))))[: len(tested)]
+    return p
+
+
+def _places(
+    run: PairWires, chosen: np.ndarray, table: Mapping[str, np.ndarray], position: int
+) -> dict[str, np.ndarray]:
+    """Return where the largest wires are read in one pair, and the part of that position.
+
+    A source is replaced at one position at a time. Logits are read at the position of the
+    prediction.
+    """
+    sizes = np.fmax(np.abs(table["share"]), np.nanmax(
+        np.column_stack((np.abs(table["share_by_head"]), np.zeros(len(chosen)))), 1
+    ))  # fmt: skip
+    at, part = np.full(len(chosen), -1), np.full(len(chosen), np.nan)
+    runs, places = [], []
+    for i in np.argsort(-sizes, kind="stable")[:N_SHOWN]:
+        source, reader = chosen[i].tolist()
+        if run.graph.readers[reader].kind == "logits":
+            at[i], part[i] = position, 1.0
+            continue
+        lengths = run.deltas[source].abs().amax(-1)
+        changed = [t for t, x in enumerate(lengths.tolist()) if x > 1e-6]
+        runs += [WireRun(source, reader, place=t) for t in changed]
+        places += [(i, t) for t in changed]
+    effects = run.exact(runs) if runs else np.zeros(0)
+    for i in {i for i, _ in places}:
+        own = [(value, t) for value, (j, t) in zip(effects, places, strict=True) if j == i]
+        value, t = max(own, key=lambda row: abs(row[0]))
+        total = sum(abs(x) for x, _ in own)
+        if total > 0:
+            at[i], part[i] = t, abs(value) / total
+    return {"at": at, "part": part}
+
+
+def _dataset(
+    graph: StreamGraph,
+    integrated: np.ndarray,
+    screen: np.ndarray,
+    chosen: np.ndarray,
+    effects: np.ndarray,
+    gaps: np.ndarray,
+    numbers: np.ndarray,
+    table: Mapping[str, np.ndarray],
+) -> xr.Dataset:
+    every, members = ("template", "source", "reader"), ("template", "source", "reader", "member")
+    variables: dict[str, Any] = {
+        "integrated": (every, integrated.astype(np.float32)),
+        "screen": (members, screen.astype(np.float32)),
+        "exists": (("source", "reader"), graph.exists.astype(np.int8)),
+        "gap": ("pair", gaps),
+        "pair_template": ("pair", numbers),
+        "exact": (("wire", "pair"), effects[..., 0].T),
+        "wire_source": ("wire", chosen[:, 0]),
+        "wire_reader": ("wire", chosen[:, 1]),
+        "source_kind": ("source", np.array([u.kind for u in graph.sources], dtype=object)),
+        "source_layer": ("source", [u.layer for u in graph.sources]),
+        "source_head": ("source", [u.head for u in graph.sources]),
+        "reader_kind": ("reader", np.array([r.kind for r in graph.readers], dtype=object)),
+        "reader_layer": ("reader", [r.layer for r in graph.readers]),
+        "reader_heads": (
+            "reader", np.array([json.dumps(r.heads) for r in graph.readers], dtype=object)
+        ),
+    }  # fmt: skip
+    for name, values in table.items():
+        variables[name] = (("wire", "member") if values.ndim > 1 else "wire", values)
+    return xr.Dataset(
+        variables,
+        coords={
+            "source": np.array([u.name for u in graph.sources], dtype=object),
+            "reader": np.array([r.name for r in graph.readers], dtype=object),
+        },
+    )
+
+
+def measure_curve(
+    wires: Wires,
+    model: Model | str,
+    pairs: Pairs | None,
+    *,
+    n_pairs: int,
+    is_absolute: bool,
+    keeps_embedding: bool,
+    progress: bool | None,
+) -> xr.Dataset:
+    """See `Wires.curve`."""
+    loaded = as_model(model)
+    numbers = wires.data["pair_template"].values
+    ranked_on: list[int] | None = None
+    if pairs is None:
+        if wires.n_templates < 2:
+            raise InputError(
+                "All pairs are of one template, which ranks the wires: faithfulness on them would "
+                "be in-sample. Give held-out pairs: curve(pairs=…)."
+            )
+        ranked_on = list(range(0, wires.n_templates, 2))
+        examples = [e for e, n in zip(wires.about["examples"], numbers, strict=True) if n % 2]
+    else:
+        held = as_pairs(pairs)
+        examples = [
+            {"texts": texts, "target": target, "foil": foil}
+            for texts, target, foil in zip(held.texts, held.targets, held.foils, strict=True)
+        ]
+    step = max(1, len(examples) // whole_number("n_pairs", n_pairs))
+    chosen = examples[::step][:n_pairs]
+    encoded = [encode_pair(loaded, tuple(e["texts"]), e["target"], e["foil"]) for e in chosen]
+    graph = graph_of(loaded, encoded[0])
+    kept = [
+        wires.circuit(
+            size,
+            templates=ranked_on,
+            is_absolute=is_absolute,
+            keeps_embedding=keeps_embedding,
+        )
+        for size in SIZES
+    ]
+    values = np.zeros((len(encoded), len(SIZES)))
+    ends = np.zeros((len(encoded), 2))
+    with closing(Meter(len(encoded) * len(SIZES), shown=progress)) as meter:
+        for i, pair in enumerate(encoded):
+            run = pair.run(graph)
+            ends[i] = run.value, run.other_value
+            for j, mask in enumerate(kept):
+                values[i, j] = run.alone(mask)
+                meter.advance(1)
+    first, second = ends.mean(0)
+    if first == second:
+        raise InputError("The held-out pairs have no gap: faithfulness is not defined.")
+    f = (values.mean(0) - second) / (first - second)
+    cpr, cmd = (float(np.trapezoid(y, SIZES)) for y in (f, np.abs(1 - f)))
+    return xr.Dataset(
+        {"faithfulness": ("k", f), "wires": ("k", [int(mask.sum()) for mask in kept])},
+        coords={"k": list(SIZES)},
+        attrs={
+            "cpr": cpr, "cmd": cmd, "pairs": len(encoded), "model": loaded.name,
+            "ranked_by": "size" if is_absolute else "share",
+            "embedding": "kept" if keeps_embedding else "ranked",
+        },
+    )  # fmt: skip
