@@ -69,7 +69,7 @@ def test_our_metrics_have_a_meaning_and_a_paper(metric: Metric) -> None:
     if not is_ours(metric):
         return  # the guide requires name, paper and units of a user's metric
     papers = ("Vig & Belinkov 2019", "Clark et al. 2019", "Gu et al. 2024")
-    papers += ("Olsson et al. 2022", "Wang et al. 2022", "Luger et al. 2026")
+    papers += ("Olsson et al. 2022", "Wang et al. 2022", "Luger et al. 2026", "Wu et al. 2024")
     assert metric.paper.startswith(tuple(f"{paper}{sign}" for paper in papers for sign in ", "))
     assert len(metric.meaning) > 20
     assert metric.meaning.endswith((".", ","))

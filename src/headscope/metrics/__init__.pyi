@@ -13,6 +13,7 @@ from headscope.metrics.core.contract import Variable as Variable
 from headscope.metrics.core.layer_data import LayerData as LayerData
 from headscope.metrics.core.layer_data import Reduction as Reduction
 from headscope.metrics.core.layer_data import Small as Small
+from headscope.metrics.core.layer_data import join_by as join_by
 from headscope.metrics.core.regions import Region as Region
 from headscope.metrics.core.regions import column_mass as column_mass
 from headscope.metrics.core.regions import distance_sum as distance_sum
@@ -24,6 +25,7 @@ from headscope.metrics.core.regions import one_hot as one_hot
 from headscope.metrics.core.regions import pair_sums as pair_sums
 from headscope.metrics.core.regions import query_counts as query_counts
 from headscope.metrics.core.regions import region_of as region_of
+from headscope.metrics.core.regions import region_pairs as region_pairs
 from headscope.metrics.core.regions import region_weights as region_weights
 from headscope.metrics.core.regions import row_mass as row_mass
 from headscope.metrics.core.regions import total_mass as total_mass

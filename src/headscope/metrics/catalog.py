@@ -10,6 +10,7 @@ from headscope.metrics import (
     exemplars,
     gradients,
     induction,
+    long_range,
     surface,
     tags,
     variability,
@@ -29,6 +30,8 @@ _METRICS: tuple[type[Metric], ...] = (
     dependencies.DepSpan,
     variability.Variability,
     surface.Distance,
+    long_range.DistanceShare,
+    long_range.Retrieval,
     entropy.Entropy,
     exemplars.Exemplars,
     exemplars.HeadSamples,
@@ -57,6 +60,8 @@ METRICS = {metric.name: metric for metric in _METRICS}
 """Metrics by name, in the order of results."""
 
 VIG_BELINKOV = tuple(
-    name for name, metric in METRICS.items() if metric.paper.startswith("Vig & Belinkov")
+    name
+    for name, metric in METRICS.items()
+    if metric.paper.startswith("Vig & Belinkov") and metric.is_default
 )
 """Names of the metrics of Vig & Belinkov 2019."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
+from zlib import crc32
 
 import numpy as np
 
@@ -13,7 +15,13 @@ from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric, State, SumMetric, Variable
 from headscope.metrics.core.layer_data import LayerData, per_batch
 from headscope.metrics.core.word_attention import has_tokens, word_rows
-from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
+from headscope.statistics.jackknife import (
+    Jackknife,
+    Scale,
+    crossed_jackknife,
+    pool,
+    ratio_jackknife,
+)
 from headscope.text.antecedents import KINDS, Anaphor, agree, anaphors, traits_of
 from headscope.text.document import Document
 
@@ -192,6 +200,8 @@ CONDITION = "condition"
 """Key in `Document.meta` of a document's condition (one of `CONDITIONS`)."""
 CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
+N_OCCUPATIONS = 256
+"""Cells that occupations are hashed into; few of WinoBias's 40 share one."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +213,9 @@ class Bias(SumMetric):
     of the other candidate (`anti`). `bias_attention` is the mean attention from the pronoun to
     each; `bias_preference` the true one's share of the attention to both (a ratio of sums);
     `bias_accuracy` the share of pronouns that attend more to the true one; the gaps are pro minus
-    anti: 0 without bias. Attention is between words. Both sentences of a pair are in the same
-    bucket, so intervals are over pairs.
+    anti: 0 without bias. Attention is between words. Sentences with the same two candidates are in
+    the same bucket. Pairs share occupations, so intervals are by occupation, crossed: each case
+    counts for both of its candidates (`Jackknife.crossed`).
 
     Clark et al. 2019, section 4.3, for the data of WinoBias (Zhao et al. 2018); the use case is
     that of Vig 2019, section 2.1.
@@ -227,12 +238,19 @@ class Bias(SumMetric):
         "right": ("bucket", "head", "condition"),
         "cases": ("bucket", "condition"),
         "count": ("bucket", "head"),
+        "occupation_attention": ("half", "occupation", "head", "condition", "candidate"),
+        "occupation_right": ("half", "occupation", "head", "condition"),
+        "occupation_cases": ("half", "occupation", "condition"),
     }
 
+    def axis_sizes(self, n_heads: int, axes: Axes) -> dict[str, int]:
+        """Return the lengths of the axes of a state."""
+        return super().axis_sizes(n_heads, axes) | {"half": 2, "occupation": N_OCCUPATIONS}
+
     def add(self, state: State, layer_data: LayerData) -> None:
-        """Add attention to both candidates, and the preferred one, by bucket and condition."""
+        """Add attention to both candidates, and the preferred one, by bucket and occupation."""
         batch = layer_data.batch
-        rows, conditions, masks, queries, index = _cases(layer_data)
+        rows, conditions, masks, queries, index, occupations = _cases(layer_data)
         if not len(rows):
             return
         between = word_rows(layer_data, queries)[:, :, None]  # document head 1 pronoun word
@@ -245,6 +263,11 @@ class Bias(SumMetric):
             state["right"][bucket, :, condition] += is_right[case]
             state["cases"][bucket, condition] += 1
             state["count"][bucket] += 1
+            half = batch.axes.units[bucket] % 2
+            for occupation in occupations[case]:
+                state["occupation_attention"][half, occupation, :, condition] += attention[case]
+                state["occupation_right"][half, occupation, :, condition] += is_right[case]
+                state["occupation_cases"][half, occupation, condition] += 1
 
     def variables(self) -> tuple[Variable, ...]:
         """Return attention, preference and accuracy by condition, and their gaps."""
@@ -274,15 +297,35 @@ class Bias(SumMetric):
         return {**values, "bias_cases": state["cases"][0].sum(0)}
 
     def jackknives(self, state: State, axes: Axes, units: np.ndarray) -> dict[str, Jackknife]:
-        """Return the jackknife of each ratio; gaps are paired, because pairs share a bucket."""
-        attention = pool(state["attention"], units, 1).transpose(0, 3, 4, 1, 2)
-        right = pool(state["right"], units, 1).transpose(0, 3, 1, 2)
-        cases = pool(state["cases"], units, 1).transpose(0, 2, 1)[..., None]
-        cases = np.where(state["count"].sum(1) > 0, cases, 0.0)
-        preference = ratio_jackknife(attention[:, :, 0], attention.sum(2), "logit")
-        accuracy = ratio_jackknife(right, cases, "logit")
+        """Return the jackknife of each ratio; gaps are paired, because pairs share a bucket.
+
+        A group of documents has sums of its buckets alone, and intervals over pairs.
+        """
+        is_measured = state["count"].sum(1) > 0
+        sums = [pool(state[name], units, 1) for name in ("attention", "right", "cases")]
+        ratios = self._ratios(is_measured, ratio_jackknife, *sums)
+        names = ("occupation_attention", "occupation_right", "occupation_cases")
+        sums = [np.moveaxis(state[name].sum(1), 1, 0) for name in names]
+        if sums[2].sum() != 2 * state["cases"].sum():
+            return ratios
+        crossed = self._ratios(is_measured, crossed_jackknife, *sums)
+        return {name: replace(of, crossed=crossed[name]) for name, of in ratios.items()}
+
+    def _ratios(
+        self,
+        is_measured: np.ndarray,
+        jackknife: Callable[[np.ndarray, np.ndarray, Scale], Jackknife],
+        attention: np.ndarray,
+        right: np.ndarray,
+        cases: np.ndarray,
+    ) -> dict[str, Jackknife]:
+        """Return the jackknife of each ratio, from sums by cluster: `cluster layer …`."""
+        attention, right = attention.transpose(0, 3, 4, 1, 2), right.transpose(0, 3, 1, 2)
+        cases = np.where(is_measured, cases.transpose(0, 2, 1)[..., None], 0.0)
+        preference = jackknife(attention[:, :, 0], attention.sum(2), "logit")
+        accuracy = jackknife(right, cases, "logit")
         return {
-            "bias_attention": ratio_jackknife(attention, cases[:, :, None], "logit"),
+            "bias_attention": jackknife(attention, cases[:, :, None], "logit"),
             "bias_preference": preference,
             "bias_accuracy": accuracy,
             "bias_preference_gap": preference.at(0) - preference.at(1),
@@ -299,9 +342,11 @@ def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
 
 
 @per_batch
-def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor]]:
+def _cases(
+    layer_data: LayerData,
+) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor], list[tuple[int, int]]]:
     """Return documents and conditions by case, masks of candidates (`document candidate pronoun
-    word`), pronouns (`document pronoun`), and the indices of cases in these.
+    word`), pronouns (`document pronoun`), the indices of cases in these, and occupations by case.
     """
     batch = layer_data.batch
     case_list: list[tuple[int, int, int, int, set[int], set[int]]] = []
@@ -332,4 +377,12 @@ def _cases(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray, Tensor, Tenso
         torch.from_numpy(masks).to(device, layer_data.dtype),
         torch.from_numpy(queries).to(device),
         [torch.from_numpy(index).to(device) for index in (rows, numbers)],
+        [
+            (_occupation(batch.documents[row], true), _occupation(batch.documents[row], other))
+            for row, _, _, _, true, other in case_list
+        ],
     )
+
+
+def _occupation(document: Document, head_words: set[int]) -> int:
+    return crc32(document.words[min(head_words)].lower().encode()) % N_OCCUPATIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 
@@ -19,15 +19,16 @@ from headscope.metrics.core.contract import (
     SumMetric,
     Variable,
 )
-from headscope.metrics.core.layer_data import LayerData, per_layer
+from headscope.metrics.core.layer_data import LayerData, per_batch
 from headscope.metrics.core.regions import (
-    distances,
+    TokenPairs,
     has_labels,
     masses,
     pair_sums,
+    positions,
     query_counts,
     region_of,
-    relations_of_pairs,
+    related_pairs,
     total_mass,
 )
 from headscope.metrics.core.word_attention import (
@@ -119,7 +120,7 @@ class _OfPairs(RatioMetric):
 class DepBaselineByParent(_OfPairs):
     """Share of token pairs in a dependency relation: the alignment of uniform attention.
 
-    Pairs of the same region as `dep_alignment`, each counted once, attention ignored; in
+    TokenPairs of the same region as `dep_alignment`, each counted once, attention ignored; in
     its three forms.
 
     Vig & Belinkov 2019, Figure 8 (orange line).
@@ -135,9 +136,9 @@ class DepBaselineByParent(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
-        pairs, _, queries = _pairs_of(layer_data)
-        forms = [(form * pairs).sum((1, 2)) for form in relations_of_pairs(layer_data)]
-        return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs.sum((1, 2)), queries
+        forms = [_per_document(layer_data, pairs) for pairs in related_pairs(layer_data)]
+        queries, pairs = _counts(layer_data)
+        return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs, queries
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,9 @@ class DepBaseline(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
-        pairs, related, queries = _pairs_of(layer_data)
-        return related.sum((1, 2)), pairs.sum((1, 2)), queries
+        queries, pairs = _counts(layer_data)
+        related = sum(_per_document(layer_data, some) for some in related_pairs(layer_data))
+        return cast("Tensor", related), pairs, queries
 
 
 @dataclass(frozen=True)
@@ -181,15 +183,16 @@ class DepByDistance(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs and all pairs at each distance, and queries."""
-        pairs, related, queries = _pairs_of(layer_data)
-        distance = distances(layer_data).long().clamp_max(FARTHEST + 1)
+        queries, _ = _counts(layer_data)
         n, size = len(queries), FARTHEST + 2
-        bins = (distance + size * torch.arange(n, device=distance.device)[:, None, None]).flatten()
-        numerator, denominator = (
-            torch.bincount(bins, counted.flatten(), minlength=size * n).view(n, size)[:, 1:-1]
-            for counted in (related, pairs)
-        )
-        return numerator, denominator, queries
+        numerator = np.zeros((n, size))
+        for pairs in related_pairs(layer_data):
+            far = np.minimum(_distances(layer_data, pairs), size - 1).astype(np.int64)
+            np.add.at(numerator, (pairs.document, far), 1)
+        denominator = _pairs_by_distance(layer_data, size)
+        is_parsed = layer_data.queries.is_parsed[:, None]
+        rows = (torch.from_numpy((x * is_parsed)[:, 1:-1]) for x in (numerator, denominator))
+        return *rows, queries  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -212,21 +215,51 @@ class DepSpan(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return distances of related pairs, related pairs, and queries."""
-        _, related, queries = _pairs_of(layer_data)
-        spans = (related * distances(layer_data)).sum((1, 2))
-        return spans, related.sum((1, 2)), queries
+        both = related_pairs(layer_data)
+        spans = [_per_document(layer_data, p, _distances(layer_data, p)) for p in both]
+        related = [_per_document(layer_data, pairs) for pairs in both]
+        return spans[0] + spans[1], related[0] + related[1], _counts(layer_data)[0]
 
 
-@per_layer
-def _pairs_of(layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the pairs of the region in parsed documents, those in a dependency relation (`document
-    query key`), and the number of queries (`document`).
-    """
+@per_batch
+def _counts(layer_data: LayerData) -> tuple[Tensor, Tensor]:
+    """`document`, float64: return queries, and pairs of the region, in parsed documents."""
     region = region_of(layer_data)
-    is_parsed = has_labels(layer_data, "parents")[:, 0]
-    pairs = region.pairs.double() * is_parsed[:, None, None]
-    query_parent, key_parent = relations_of_pairs(layer_data)
-    return pairs, pairs * (query_parent + key_parent), region.queries.double().sum(-1) * is_parsed
+    queries, keys = region.queries.double().cpu(), region.keys.double().cpu()
+    is_parsed = torch.from_numpy(layer_data.queries.is_parsed).double()
+    visible = keys.cumsum(-1) if layer_data.is_causal else keys.sum(-1, keepdim=True)
+    return queries.sum(-1) * is_parsed, (queries * visible).sum(-1) * is_parsed
+
+
+def _per_document(
+    layer_data: LayerData, pairs: TokenPairs, weights: np.ndarray | None = None
+) -> Tensor:
+    """`document`, float64: return the number of pairs in parsed documents, or their sum."""
+    sums = np.bincount(pairs.document, weights, minlength=len(layer_data.batch))
+    return torch.from_numpy(sums * layer_data.queries.is_parsed).double()
+
+
+def _distances(layer_data: LayerData, pairs: TokenPairs) -> np.ndarray:
+    queries, keys = positions(layer_data)
+    rows = pairs.document % len(queries)
+    return np.abs(queries[rows, pairs.query] - keys[rows, pairs.key]).astype(np.float64)
+
+
+def _pairs_by_distance(layer_data: LayerData, size: int) -> np.ndarray:
+    """`document distance`: return the pairs of the region at each distance below `size` − 1."""
+    region = region_of(layer_data)
+    is_query, is_key = (x.double().cpu().numpy() for x in (region.queries, region.keys))
+    at = positions(layer_data)[0].astype(np.int64)
+    counts = np.zeros((len(is_query), size))
+    for row, (queries, keys) in enumerate(zip(is_query, is_key, strict=True)):
+        place = at[row % len(at)] - 1
+        # By position, without words that are left out.
+        placed = [np.bincount(place[x > 0], minlength=place[-1] + 1) for x in (queries, keys)]
+        for far in range(min(size - 1, len(placed[0]))):
+            counts[row, far] = placed[0][far:] @ placed[1][: len(placed[1]) - far]
+            if far and not layer_data.is_causal:
+                counts[row, far] += placed[1][far:] @ placed[0][: len(placed[0]) - far]
+    return counts
 
 
 DIRECTIONS = ("dependent", "head")

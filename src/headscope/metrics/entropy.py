@@ -131,7 +131,7 @@ class UniformEntropy(SurfaceMetric):
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return logarithms, and the number of tokens twice."""
-        queries = torch.from_numpy(layer_data.queries.mask).double()
+        queries = torch.from_numpy(layer_data.queries.asking).double()
         keys = torch.from_numpy(layer_data.keys.mask).double()
         seen = keys.cumsum(-1) if layer_data.is_causal else keys.sum(-1, keepdim=True)
         logs = seen.clamp_min(1).log() * queries

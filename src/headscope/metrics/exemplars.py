@@ -190,7 +190,8 @@ class HeadSamples(MergedMetric):
         heads = np.arange(layer_data.n_heads)
         for at in np.lexsort((batch.numbers, batch.sample_hashes)):
             real = np.flatnonzero(sequences.mask[at])
-            if len(real) < 2:  # only the first row and column
+            has_gap = sequences.left_out is not None and (sequences.left_out[at] >= 0).any()
+            if len(real) < 2 or has_gap:  # only the first row and column, or words left out
                 continue
             weights = layer_data.weights[at].double().cpu().numpy()[:, real][:, :, real]
             shown = weights[:, : self.tokens, : self.tokens]

@@ -10,8 +10,54 @@ from dataclasses import dataclass
 from headscope.errors import InputError
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import RatioMetric
-from headscope.metrics.core.layer_data import LayerData, per_batch
+from headscope.metrics.core.layer_data import (
+    LayerData,
+    Reduction,
+    Small,
+    join_by,
+    per_batch,
+    per_layer,
+    per_rows,
+)
+from headscope.metrics.core.regions import everything
 from headscope.metrics.surface import key_classes
+
+
+@per_rows
+def _pairs(layer_data: LayerData) -> Tensor:
+    """`document row key`: return 1 for visible pairs."""
+    pairs = everything(layer_data).pairs(layer_data.rows, layer_data.n_keys)
+    return pairs.tril(layer_data.rows.start) if layer_data.is_causal else pairs
+
+
+def _gradient_sums(layer_data: LayerData) -> Small:
+    """`document head key`, float64: Σ |∂L/∂a| over the queries that see the key."""
+    gradients = _gradients(layer_data).abs() * _pairs(layer_data)[:, None]
+    return (gradients.sum(2, dtype=torch.float64),)
+
+
+def _product_sums(layer_data: LayerData) -> Small:
+    """`document head key`, float64: Σ a·∂L/∂a over the queries that see the key."""
+    return (_products(layer_data).sum(2),)
+
+
+def _growth(layer_data: LayerData) -> Small:
+    """`document head class`, float64: change if the rest of each row grows by the class's share."""
+    weights = layer_data.weights.double() * _pairs(layer_data)[:, None]
+    totals = weights.sum(-1, keepdim=True).clamp_min(1e-30)
+    shares = weights @ _members(layer_data)[:, None, : layer_data.n_keys] / totals
+    return ((shares * _products(layer_data).sum(-1, keepdim=True)).sum(2),)
+
+
+@per_layer
+def _products(layer_data: LayerData) -> Tensor:
+    products = layer_data.weights.double() * _gradients(layer_data).double()
+    return products * _pairs(layer_data)[:, None]
+
+
+gradient_sums = Reduction(_gradient_sums, join_by("sum"))
+product_sums = Reduction(_product_sums, join_by("sum"))
+growth = Reduction(_growth, join_by("sum"))
 
 
 @dataclass(frozen=True)
@@ -42,6 +88,7 @@ class Importance(RatioMetric):
     order = 320
     needs = frozenset(("gradients",))
     is_default = False
+    reductions = (gradient_sums,)
     dims = ("gradient_class",)
     denominator_dims = ("gradient_class",)
 
@@ -51,19 +98,19 @@ class Importance(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return sums of |∂L/∂a| by class, pairs, and queries."""
-        pairs, members = _pairs(layer_data), _members(layer_data)
-        gradients = _gradients(layer_data).abs().double() * pairs[:, None]
-        numerator = gradients.sum(2) @ members
-        denominator = (pairs.sum(1)[:, None, :] @ members).expand_as(numerator)
-        count = pairs.any(2).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
-        return numerator, denominator, count
+        members = _members(layer_data)
+        numerator = gradient_sums(layer_data)[0] @ members
+        pairs, queries = _counts(layer_data)
+        denominator = (pairs[:, None, :] @ members).expand_as(numerator)
+        return numerator, denominator, queries[:, None].expand(-1, layer_data.n_heads)
 
 
 @dataclass(frozen=True)
 class RemovalEstimate(RatioMetric):
-    """First-order increase of the loss if a head's attention to a class is removed.
+    """First-order increase of the loss per token if a head's attention to a class is removed.
 
-    Mean over documents of −Σ a[i,j]·∂L/∂a[i,j] over keys j of the class. With `renormalized`, the
+    −Σ a[i,j]·∂L/∂a[i,j] over keys j of the class, averaged over predicted tokens as the loss is: a
+    document counts by the tokens that it predicts. With `renormalized`, the
     rest of each row grows by the removed share m[i], which adds Σ m[i]·a[i,k]·∂L/∂a[i,k] over all
     keys k. `headscope.check_importance` measures the exact change.
 
@@ -75,10 +122,10 @@ class RemovalEstimate(RatioMetric):
     short_title = "Estimated rise"
     equation = r"-\sum_{i, j \in \text{class}} a_{ij} \cdot \frac{\partial L}{\partial a_{ij}}"
     paper = "Clark et al. 2019, section 3.2 (beyond the paper)"
-    units = "nats"
+    units = "nats per token"
     format = ".2e"
     order = 330
-    counts = "documents"
+    counts = "predicted tokens"
     needs = frozenset(("gradients",))
     is_default = False
     has_layer_ratio = False
@@ -86,18 +133,19 @@ class RemovalEstimate(RatioMetric):
 
     renormalized: bool = False
 
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """Products of attention and gradient; with `renormalized`, also the rest of each row."""
+        return (product_sums, growth) if self.renormalized else (product_sums,)
+
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
-        """Return sums of −a·∂L/∂a by class, and documents twice."""
-        pairs, members = _pairs(layer_data)[:, None], _members(layer_data)
-        weights = layer_data.weights.double() * pairs
-        products = weights * _gradients(layer_data).double()
-        numerator = -(products.sum(2) @ members)
+        """Return sums of −a·∂L/∂a by class, and predicted tokens twice."""
+        numerator = -(product_sums(layer_data)[0] @ _members(layer_data))
         if self.renormalized:
-            totals = weights.sum(-1, keepdim=True).clamp_min(1e-30)
-            shares = weights @ members[:, None] / totals
-            numerator = numerator + (shares * products.sum(-1, keepdim=True)).sum(2)
-        ones = numerator.new_ones(numerator.shape[:2])
-        return numerator, ones, ones
+            numerator = numerator + growth(layer_data)[0]
+        tokens = _losses(layer_data)[:, 1].to(numerator)[:, None]
+        counts = tokens.expand(numerator.shape[:2])
+        return numerator * tokens[..., None], counts, counts
 
 
 @dataclass(frozen=True)
@@ -122,11 +170,16 @@ class Loss(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return cross-entropies, and predicted tokens twice."""
-        losses = layer_data.batch.losses
-        if losses is None:
-            raise InputError("The loss is measured by headscope.importance, not by analyze.")
-        sums, counts = torch.from_numpy(losses).double().unbind(-1)
+        sums, counts = _losses(layer_data).unbind(-1)
         return sums, counts, counts
+
+
+def _losses(layer_data: LayerData) -> Tensor:
+    """`document 2`, float64: return the sum of each document's losses, and its tokens."""
+    losses = layer_data.batch.losses
+    if losses is None:
+        raise InputError("The loss is measured by headscope.importance, not by analyze.")
+    return torch.from_numpy(losses).double()
 
 
 def _gradients(layer_data: LayerData) -> Tensor:
@@ -140,11 +193,17 @@ def _gradients(layer_data: LayerData) -> Tensor:
 
 
 @per_batch
-def _pairs(layer_data: LayerData) -> Tensor:
-    """`document query key`, float64: return 1 for visible pairs."""
-    queries, keys = (torch.from_numpy(t.mask) for t in (layer_data.queries, layer_data.keys))
-    pairs = (queries[:, :, None] & keys[:, None, :]).double()
-    return (pairs.tril() if layer_data.is_causal else pairs).to(layer_data.device)
+def _counts(layer_data: LayerData) -> tuple[Tensor, Tensor]:
+    """Return visible pairs of each key (`document key`), and queries that see any, float64."""
+    queries, keys = (
+        torch.from_numpy(t.mask).double() for t in (layer_data.queries, layer_data.keys)
+    )
+    if layer_data.is_causal:
+        seen_by, sees = queries.flip(-1).cumsum(-1).flip(-1), keys.cumsum(-1)
+    else:
+        seen_by, sees = queries.sum(-1, keepdim=True), keys.sum(-1, keepdim=True)
+    counts = keys * seen_by, (queries * (sees > 0)).sum(-1)
+    return counts[0].to(layer_data.device), counts[1].to(layer_data.device)
 
 
 def _members(layer_data: LayerData) -> Tensor:

@@ -8,19 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from headscope.lazy import Tensor, torch
+from headscope.lazy import Tensor
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small, per_batch
-from headscope.metrics.core.regions import whole_masses
+from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.core.regions import are_repeated, repeat_sums, whole_masses
 from headscope.metrics.surface import query_masses
-
-
-@Reduction
-def repeat_sums(layer_data: LayerData) -> Small:
-    """`document head 2`, float64: attention to earlier occurrences, and to the tokens after."""
-    return (torch.bmm(layer_data.weights.flatten(2), _forms(layer_data)[0]).double(),)
 
 
 class _RepeatShare(RatioMetric):
@@ -36,7 +28,7 @@ class _RepeatShare(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention to these keys, all attention of repeated tokens, and their number."""
-        is_repeated = _forms(layer_data)[1][..., self.shift]
+        is_repeated = are_repeated(layer_data)[..., self.shift]
         masses = (query_masses(layer_data) * is_repeated[:, None, :]).sum(-1)
         count = is_repeated.sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
         return repeat_sums(layer_data)[0][..., self.shift], masses, count
@@ -86,18 +78,3 @@ class Induction(_RepeatShare):
     paper = "Olsson et al. 2022, prefix-matching score (arXiv 2209.11895)"
     order = 220
     shift = 1
-
-
-@per_batch
-def _forms(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """Return masks of earlier occurrences and of the keys after them.
-
-    `document query·key 2` in the type of the weights, and `document query 2`, float64: 1 if any.
-    """
-    tokens = layer_data.queries
-    ids = torch.from_numpy(tokens.mask.astype(np.int64) if tokens.ids is None else tokens.ids)
-    real = torch.from_numpy(tokens.mask & ~tokens.special & (tokens.ids is not None))
-    same = (ids[:, :, None] == ids[:, None, :]) & real[:, :, None] & real[:, None, :]
-    after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :]
-    pairs = torch.stack((same.tril(-1), after.tril(-2)), dim=-1).to(layer_data.device)
-    return pairs.to(layer_data.dtype).flatten(1, 2), pairs.any(2).double()

@@ -10,19 +10,22 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final, get_args
 
-import numpy as np
-
 from headscope.errors import UnknownName
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric
-from headscope.metrics.core.layer_data import LayerData, Reduction, Small, per_batch
+from headscope.metrics.core.layer_data import LayerData, Reduction, per_batch
 from headscope.metrics.core.regions import (
+    OFFSETS,
+    diagonal_sums,
     distance_sum,
     everything,
     masses,
     null_mass,
     pair_sums,
     query_counts,
+    separators,
+    to_first,
+    to_separators,
     total_mass,
     whole_masses,
 )
@@ -74,33 +77,6 @@ def is_query(layer_data: LayerData) -> Tensor:
 def query_masses(layer_data: LayerData) -> Tensor:
     """`document head query`, float64: return row sums, 1 except with sink logits and edits."""
     return whole_masses(layer_data)[0]
-
-
-OFFSETS = (-1, 0, 1)
-
-
-@Reduction
-def diagonal_sums(layer_data: LayerData) -> Small:
-    """`document head offset`, float64: return attention to the tokens at each offset."""
-    diagonals = [layer_data.weights.diagonal(offset, dim1=2, dim2=3) for offset in OFFSETS]
-    pairs = zip(diagonals, _pairs(layer_data), strict=True)
-    return (torch.stack([(d.double() * mask).sum(-1) for d, (_, mask) in pairs], -1),)
-
-
-@Reduction
-def to_separators(layer_data: LayerData) -> Small:
-    """`document head query`, float64: return attention of each query to separators."""
-    keys = separators(layer_data, "key").to(layer_data.device, layer_data.dtype)
-    return ((layer_data.weights @ keys[:, None, :, None]).squeeze(-1).double(),)
-
-
-@Reduction
-def to_first(layer_data: LayerData) -> Small:
-    """`document head`, float64: return attention of all queries to the first token."""
-    first = torch.from_numpy(layer_data.queries.mask.argmax(axis=1)).to(layer_data.device)
-    index = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
-    paid = layer_data.weights.gather(3, index).squeeze(3) * is_query(layer_data)[:, None, :]
-    return (paid.double().sum(-1),)
 
 
 @dataclass(frozen=True)
@@ -268,13 +244,13 @@ class SinkRate(RatioMetric):
 @per_batch
 def _pairs(layer_data: LayerData) -> list[tuple[slice, Tensor]]:
     """Return for each offset a slice of queries, and a mask of those with a token there."""
-    mask = is_query(layer_data)
-    n = mask.shape[1]
+    region = everything(layer_data)
+    n = region.queries.shape[1]
     pairs = []
     for offset in OFFSETS:
         queries = slice(max(0, -offset), n - max(0, offset))
         keys = slice(max(0, offset), n - max(0, -offset))
-        pairs.append((queries, (mask[:, queries] * mask[:, keys])[:, None]))
+        pairs.append((queries, (region.queries[:, queries] * region.keys[:, keys])[:, None]))
     return pairs
 
 
@@ -286,15 +262,6 @@ def key_classes(layer_data: LayerData) -> Tensor | None:
         return None
     members = keys.classes & keys.mask[..., None]
     return torch.from_numpy(members).double().to(layer_data.device)
-
-
-@per_batch
-def separators(layer_data: LayerData, side: str) -> Tensor:
-    """`document token`: return a mask of separators among queries or keys."""
-    tokens = layer_data.queries if side == "query" else layer_data.keys
-    is_separator = tokens.special & tokens.mask
-    is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
-    return torch.from_numpy(is_separator).to(layer_data.device)
 
 
 @dataclass(frozen=True)
@@ -371,6 +338,6 @@ class TokensPerDocument(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return tokens, and documents twice."""
-        is_counted = layer_data.queries.mask & ~layer_data.queries.special
+        is_counted = layer_data.queries.asking & ~layer_data.queries.special
         tokens = torch.from_numpy(is_counted.sum(1)).double()
         return tokens, torch.ones_like(tokens), torch.ones_like(tokens)

@@ -126,6 +126,44 @@ class ScaleNeurons(Edit):
         return vectors._replace(**{self.of: changed})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditOutput(Edit):
+    """See `edit`."""
+
+    function: Callable[[Tensor], Tensor]
+
+    def on_outputs(self, outputs: Tensor) -> Tensor:
+        """Replace the head's output by the function's, after checking it."""
+        given = outputs[:, self.head].clone()
+        changed = self.function(given)
+        place = f"The edit of {_head_name(self)}"
+        if not isinstance(changed, Tensor):
+            raise InputError(f"{place} returned {type(changed).__name__}; expected a torch tensor.")
+        if changed.shape != given.shape:
+            raise InputError(
+                f"{place} returned the shape {tuple(changed.shape)}; expected "
+                f"{tuple(given.shape)} (`batch query neuron`)."
+            )
+        if not changed.isfinite().all():
+            raise InputError(f"{place} returned NaN or infinity; expected finite numbers.")
+        outputs = outputs.clone()
+        outputs[:, self.head] = changed.to(outputs)
+        return outputs
+
+
+def edit(
+    function: Callable[[Tensor], Tensor], layer: int, head: int, *, block: BlockName | None = None
+) -> Edit:
+    """Edit a head's output by a function, such as `lambda z: 0.5 * z`.
+
+    The function gets a copy of the output before the output projection, `batch query neuron`, and
+    returns one of the same shape. While generating with a cache, a call has one query.
+    """
+    if not callable(function):
+        raise InputError(f"function should be a function of a tensor, not {function!r:.60}.")
+    return EditOutput(layer=layer, head=head, block=block, function=function)
+
+
 def ablate(layer: int, head: int, *, block: BlockName | None = None) -> Edit:
     """Ablate a head: its attention, and so all it adds to the residual stream, is zero.
 
@@ -214,6 +252,9 @@ def describe_edits(edits: Sequence[Edit]) -> str | None:
         elif isinstance(edit, ScaleNeurons):
             neurons = ", ".join(map(str, edit.neurons))
             words.append(f"{_head_name(edit)} {edit.of} neuron {neurons} × {edit.factor:g}")
+        elif isinstance(edit, EditOutput):
+            name = getattr(edit.function, "__name__", "a function")
+            words.append(f"{_head_name(edit)} output by {name}")
         elif not isinstance(edit, Ablate):
             words.append(f"{_head_name(edit)} changed ({type(edit).__name__})")
     return "; ".join(words) or None
@@ -228,7 +269,7 @@ def check_edit(edit: Edit, wiring: Wiring) -> None:
     """Raise InputError for an impossible edit; warn if it affects several heads."""
     if not isinstance(edit, Edit):
         raise InputError(
-            f"{edit!r} is not an edit. Make one with ablate, set_attention or scale_neurons."
+            f"{edit!r} is not an edit. Make one with ablate, set_attention, scale_neurons or edit."
         )
     site = wiring.find(edit.block, edit.layer, edit.head)
     for name in ("layer", "head"):  # True and 1.0 equal 1, and are found as such

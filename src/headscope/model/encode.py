@@ -145,6 +145,8 @@ def encode_texts(
         columns: list[Any] = [[texts[row] for row in rows]]
         if is_pair:
             columns.append([pairs[row] for row in rows])
+        if not isinstance(getattr(tokenizer, "model_max_length", None), int | float):
+            options = {"max_length": NO_LIMIT, **options}  # transformers would compare with None
         return tokenizer(
             *([] if as_target else columns),
             text_target=columns[0] if as_target else None,
@@ -168,6 +170,11 @@ def encode_texts(
             inputs = {name: encoding[name][index] for name in INPUTS if name in encoding}
             encoded[row] = Encoded(tokens, inputs, n_all - len(tokens))
     return [encoded[row] for row in range(len(texts))]
+
+
+NO_LIMIT = 10**9
+MIN_UNKNOWN, MAX_UNKNOWN = 3, 1 / 3
+"""Number and share of unknown tokens from which on there is a warning."""
 
 
 def encode(
@@ -201,6 +208,16 @@ def encode(
             f"The text has {n_all} tokens and the model takes {max_length}: the last "
             f"{encoded.n_cut} were cut.",
             TruncationWarning,
+        )
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    own = [
+        i for i, flag in zip(encoded.tokens.ids, encoded.tokens.special, strict=True) if not flag
+    ]
+    n_unknown = own.count(unknown) if unknown is not None else 0
+    if n_unknown >= MIN_UNKNOWN and n_unknown > MAX_UNKNOWN * len(own):
+        warn(
+            f"{n_unknown} of {len(encoded.tokens)} tokens are {tokenizer.unk_token}: the tokenizer "
+            "does not know these words. Is it the tokenizer of this model, and of this language?"
         )
     if all(encoded.tokens.special):
         raise InputError(

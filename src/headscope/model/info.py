@@ -173,6 +173,6 @@ def _max_length(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | No
         if isinstance(table, nn.Embedding) and table.padding_idx and table.num_embeddings in limits:
             limits.append(table.num_embeddings - table.padding_idx - 1)
     if tokenizer is not None:
-        limits.append(tokenizer.model_max_length)
+        limits.append(getattr(tokenizer, "model_max_length", None))
     stated = [n for n in limits if isinstance(n, int) and 0 < n < 10**7]
     return min(stated, default=None)

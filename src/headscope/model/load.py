@@ -43,7 +43,12 @@ from headscope.model.model import Model
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.pinned import PACKAGED, PackagedModel, converted
-from headscope.model.private_api import COMPILED_FORWARD, COMPILED_MODULE, compiled_call
+from headscope.model.private_api import (
+    COMPILED_FORWARD,
+    COMPILED_MODULE,
+    OFFLOADING_HOOK,
+    compiled_call,
+)
 from headscope.model.processing import Processor, takes_media
 from headscope.model.weight_files import (
     HubOptions,
@@ -60,11 +65,14 @@ if TYPE_CHECKING:
     from transformers import Pipeline
 
 
-def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
+def unwrap(
+    source: object, *, compiled: bool = False
+) -> tuple[object, PreTrainedTokenizerBase | None]:
     """Return the model inside a wrapper and the wrapper's tokenizer; other objects unchanged.
 
     Wrappers: a transformers pipeline, a compiled model (`torch.compile`), a parallel one, a PEFT
-    model (with its adapters), a SentenceTransformer. The model is not copied.
+    model (with its adapters), a SentenceTransformer. The model is not copied. `compiled` accepts
+    parts with compiled calls (`module.compile()`), which the caller replaces.
     """
     tokenizer: PreTrainedTokenizerBase | None = None
     while not isinstance(source, PreTrainedModel):
@@ -75,7 +83,8 @@ def unwrap(source: object) -> tuple[object, PreTrainedTokenizerBase | None]:
         tokenizer = tokenizer or _own_tokenizer(source) or _own_tokenizer(processor)
         source = inner
     for name, part in source.named_modules():
-        if compiled_call(part) is not None or hasattr(part.forward, COMPILED_FORWARD):
+        is_compiled = compiled_call(part) is not None and not compiled
+        if is_compiled or hasattr(part.forward, COMPILED_FORWARD):
             raise InputError(
                 f"{name or type(source).__name__} was compiled in place (module.compile() or "
                 "module.forward = torch.compile(…)), so its attention runs where it cannot be "
@@ -103,8 +112,14 @@ def _inside(source: object) -> object | None:
             )
         base: object = get_base_model()
         return base
-    # compiled, parallel, sentence_transformers
-    for name in (COMPILED_MODULE, "module", "auto_model"):
+    if type(source).__name__ == "HookedTransformer":
+        raise InputError(
+            "A HookedTransformer holds converted weights (folded norms, split heads), not those "
+            "of a transformers model. Load the model that it was made from, hs.load(NAME); or show "
+            "its attention: hs.Trace.from_arrays(cache, tokens)."
+        )
+    # compiled, parallel, sentence_transformers, TransformerBridge of TransformerLens
+    for name in (COMPILED_MODULE, "module", "auto_model", "original_model"):
         inner = getattr(source, name, None)
         if isinstance(inner, nn.Module):
             return inner
@@ -138,8 +153,8 @@ def load(
     Args:
         source: `"minilm"`, `"smollm2"` or `"whisper"` (packaged, or else from the hub), a
             folder, a hub id such as `"gpt2"`, or a live transformers model (neither copied nor
-            moved), also inside a pipeline, a compiled or parallel model, PEFT adapters or a
-            SentenceTransformer.
+            moved), also inside a pipeline, a compiled or parallel model, PEFT adapters, a
+            SentenceTransformer or a TransformerBridge.
         tokenizer: tokenizer for a live model without one.
         processor: processor of images and recordings for a live model without one.
         name: name in views and reports ("before fine-tuning"); default: the model's own.
@@ -171,6 +186,13 @@ def load(
                 f"Cannot load a model from {type(source).__name__}. Give a name, a folder, or a "
                 "transformers model (a PreTrainedModel) with its tokenizer."
             )
+        meta = [name for name, p in module.named_parameters() if p.is_meta]
+        is_offloaded = any(hasattr(part, OFFLOADING_HOOK) for part in module.modules())
+        if meta and not is_offloaded:
+            raise InputError(
+                f"{len(meta)} weights of {type(module).__name__} are on the device 'meta' "
+                f"({meta[0]}): they have shapes, but not values. Load the model with its weights."
+            )
         if device is not None:
             torch.nn.Module.to(module, _device(device))
         from transformers import Pipeline
@@ -183,7 +205,7 @@ def load(
         return Model(
             module,
             tokenizer or wrapped_tokenizer or _own_tokenizer(processor),
-            name=name or module.config.name_or_path or type(module).__name__,
+            name=name or _short_name(module.config.name_or_path) or type(module).__name__,
             example=example,
             processor=processor,
         )
@@ -215,6 +237,11 @@ def load(
         example=example,
         processor=processor,
     )
+
+
+def _short_name(name: str | None) -> str | None:
+    """Return the last part of a folder's path; a hub id as it is."""
+    return Path(name).name if name and (Path(name).is_absolute() or Path(name).is_dir()) else name
 
 
 @contextmanager

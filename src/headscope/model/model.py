@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, cast, overload
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, cast, overload
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention import BlockName
-from headscope.errors import InputError, MissingObjective, TapUnsupported
+from headscope.errors import InputError, MissingObjective, TapUnsupported, UnknownName
 from headscope.model.edits import Edit, check_edit
 from headscope.model.encode import Messages, is_chat
 from headscope.model.identity import structure_of, weights_version
@@ -136,6 +137,7 @@ class Model(TappedModule):
         norms: bool = False,
         effects: bool = False,
         truncate: bool = True,
+        **unknown: object,
     ) -> Trace | list[Trace]:
         """Trace one input: the attention and vectors of every head.
 
@@ -159,7 +161,11 @@ class Model(TappedModule):
             effects: also ablate each head alone and keep the predictions (`trace.effects`): the
                 top ten, or the vector of a plain encoder. Costs some tens of forward passes.
             truncate: cut a long text with a warning; otherwise raise an error.
+            unknown: an error that names the nearest option.
         """
+        if unknown:
+            known = inspect.signature(self.trace).parameters
+            raise UnknownName.of("option of trace", next(iter(unknown)), list(known)[:-1])
         options = TraceOptions(vectors, scores, layers, norms, effects, generate, truncate)
         has_media = image is not None or audio is not None
         if isinstance(text, Mapping):
@@ -216,7 +222,9 @@ class Model(TappedModule):
                 trace = model.trace(text)
         """
         if not edits:
-            raise InputError("edit needs at least one edit: ablate, set_attention, scale_neurons.")
+            raise InputError(
+                "edit needs at least one edit: hs.ablate, set_attention, scale_neurons or edit."
+            )
         wired = self._wired_for(edits)
         for edit in edits:
             check_edit(edit, wired.wiring)

@@ -268,11 +268,19 @@ def backward(
 
 @contextmanager
 def with_loss(
-    model: Model, inputs: Mapping[str, Tensor], labels: Tensor, scalar: Scalar | None = None
+    model: Model,
+    inputs: Mapping[str, Tensor],
+    labels: Tensor,
+    scalar: Scalar | None = None,
+    *,
+    rows: int | None = None,
+    layers: frozenset[int] | None = None,
 ) -> Iterator[tuple[np.ndarray, Callable[[LayerReader], None]]]:
     """Run a batch forward; within the block, provide its losses and a function to run backward.
 
     `labels` are as in `LossInputs`, `document position`; `scalar` replaces the cross-entropies.
+    With `rows`, weights are computed again in the backward pass, and read in blocks of rows.
+    `layers` are the only ones to read.
 
     Yields:
         `document 2`, the sum of each document's cross-entropies and their number; and a function
@@ -289,11 +297,22 @@ def with_loss(
         )
 
     def read_gradient(site: Site, gradient: Tensor) -> None:
+        if layers is not None and site.layer not in layers:
+            return
         attention = replace(kept.pop((site.block, site.layer)), gradients=gradient)
         for reader in readers:
             reader(attention)
 
-    attachment = Attachment(reader=keep, on_gradient=read_gradient, returns_weights=False)
+    def read_rows(attention: Attention) -> None:
+        for reader in readers:
+            reader(attention)
+
+    attachment = (
+        Attachment(reader=keep, on_gradient=read_gradient, returns_weights=False)
+        if rows is None
+        else Attachment(reader=read_rows, rows=rows, takes_gradients=True, returns_weights=False)
+    )
+    attachment = replace(attachment, layers=layers)
     require_gradients(model)
     with torch.enable_grad(), model.attached(attachment), frozen(model.module):
         losses = measure_losses(model.module(**model.to_device(inputs)), labels, scalar)

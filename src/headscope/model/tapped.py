@@ -168,21 +168,36 @@ class TappedModule:
         reader: LayerReader | None = None,
         *,
         scores: bool = False,
+        layers: frozenset[int] | None = None,
         **options: object,
     ) -> ModelOutput:
-        """Run one forward pass without gradients; `reader` gets each layer's attention in turn."""
+        """Run one forward pass without gradients; `reader` gets each layer's attention in turn.
+
+        `layers` are the only ones to read; others run in torch's fused attention.
+        """
         moved = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
             moved = uncached(self.module) | moved
-        with (
-            torch.inference_mode(),
-            self.tapped(reader, scores=scores, returns_weights=False, inputs=moved),
-        ):
+        attachment = Attachment(
+            reader=reader, wants_scores=scores, returns_weights=False, layers=layers
+        )
+        with torch.inference_mode(), self.attached(attachment, moved):
             outputs: ModelOutput = self.module(**moved | options)
             return outputs
 
-    def read(self, inputs: Mapping[str, object], reader: LayerReader) -> None:
+    def read(
+        self,
+        inputs: Mapping[str, object],
+        reader: LayerReader,
+        *,
+        rows: int | None = None,
+        computes_softmax: bool = False,
+        layers: frozenset[int] | None = None,
+    ) -> None:
         """Run one forward pass only for its attention, which `reader` gets layer by layer.
+
+        With `rows`, the reader gets blocks of that size; with `computes_softmax`, it gets q·k
+        and turns it into weights where that was proved. `layers` are the only ones to read.
 
         The pass ends after the last layer's attention if the self-check proved that the attention
         stays the same. Later values, including NaN, are then never computed. With other
@@ -190,11 +205,19 @@ class TappedModule:
         """
         modules = modules_of(self.module)
         stops = self.wiring_for(inputs).stops
-        if stops is None or attached_to(modules) or has_own_code(modules):
-            self.run(inputs, reader)
-            return
-        attachment = Attachment(reader=reader, returns_weights=False, stops=True)
+        if attached_to(modules) or has_own_code(modules):
+            stops = None
+        attachment = Attachment(
+            reader=reader,
+            returns_weights=False,
+            stops=stops is not None,
+            rows=rows,
+            computes_softmax=computes_softmax,
+            layers=layers,
+        )
         moved = self.to_device(inputs)
+        if not self.wiring_for(inputs).may_cache:
+            moved = uncached(self.module) | moved
         with (
             contextlib.suppress(AllRead),
             torch.inference_mode(),
@@ -217,10 +240,11 @@ class TappedModule:
 
 def once(reader: LayerReader) -> LayerReader:
     """Wrap a reader of one forward pass so that reading a layer twice raises TapUnsupported."""
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, int, int]] = set()
 
     def read(attention: Attention) -> None:
-        key = attention.block, attention.layer
+        start = 0 if attention.rows is None else attention.rows.start
+        key = attention.block, attention.layer, start
         if key in seen:
             raise TapUnsupported(
                 f"Layer {attention.layer} ({attention.block}) was read twice: the model ran again "

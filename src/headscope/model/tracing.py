@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headscope.attention import key_stack, query_stack
-from headscope.errors import HeadscopeError, InputError
+from headscope.errors import HeadscopeError, InputError, warn
 from headscope.model.collect import Collector, hidden_states
 from headscope.model.edits import Edit, describe_edits
 from headscope.model.encode import (
@@ -92,6 +92,8 @@ IDS_OF_STACK = {
     "decoder": "decoder_input_ids",
 }
 """Stack → name of the input with its token ids."""
+LONG = 1024
+"""Tokens from which a trace of some layers runs the others in torch's fused attention."""
 GREEDY: dict[str, object] = {
     "do_sample": False,
     "num_beams": 1,
@@ -311,7 +313,10 @@ def run_trace(
     )
     collector = Collector(wiring, vectors=vectors, scores=scores, layers=layers)
     more = {"output_hidden_states": True} if vectors else {}
-    outputs = model.run(inputs, once(collector), scores=collector.needs_scores, **more)
+    n_tokens = max((len(tokens) for tokens in stacks.values()), default=0)
+    # Short traces run every layer in the family's own function, for its own bits.
+    only = frozenset(layers) if n_tokens > LONG and layers != available else None
+    outputs = model.run(inputs, once(collector), scores=collector.needs_scores, layers=only, **more)
     stacks = _numbered(model, collector, inputs) | stacks
     about = {
         "model": model.name,
@@ -343,6 +348,10 @@ def _load_name(model: Model) -> str | None:
     return aliases.get(model.name, model.name if origin.startswith("hub") else None)
 
 
+LARGE = 4e9
+"""Bytes from which on a trace says beforehand what it keeps."""
+
+
 def _check_size(
     wiring: Wiring, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
 ) -> None:
@@ -359,8 +368,14 @@ def _check_size(
     # Four bytes a weight; kept by layer and then stacked, so briefly twice.
     needed = weights * 4 * (2 if scores else 1) * 2
     free = _free_memory()
+    n = max(len(tokens) for tokens in stacks.values())
+    if needed > LARGE:
+        n_heads = sum(site.n_heads for site in wiring.sites if site.layer in layers)
+        warn(
+            f"{n:,} tokens × {n_heads} heads: {needed / 2 / 1e9:.1f} GB of attention are kept. "
+            "Keep fewer layers (layers=[…]), or measure the text as a corpus, which keeps sums."
+        )
     if free is not None and needed > free:
-        n = max(len(tokens) for tokens in stacks.values())
         raise InputError(
             f"A trace of {n:,} tokens in {len(layers)} layers would take "
             f"{needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. Shorten the text, "

@@ -32,7 +32,7 @@ from headscope.metrics.core.contract import (
 from headscope.metrics.core.layer_data import (
     JoinedLayers,
     LayerData,
-    read_reductions,
+    RowsReader,
 )
 from headscope.metrics.core.registry import is_ours
 
@@ -77,6 +77,8 @@ States = dict[str, dict[str, State]]
 ONCE = -1
 """Layer number of states that do not belong to one layer."""
 MAX_WAITING = 16
+MAX_JOINED = 4096
+"""Tokens of a batch up to which reductions of all layers are kept and measured together."""
 
 _MetricInput = Literal["text", "layer", "reductions", "layers"]
 """Input of a metric: any layer (only the text matters), each layer, reductions of all layers, or
@@ -144,25 +146,37 @@ class Accumulator:
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """Yield a reader for one forward pass over these documents."""
         measured = _BatchSums()
-        # By block: reductions by shape of the weights (layers may differ in their number of
-        # heads), and all layers with their weights if a metric compares layers.
-        reduced: dict[str, dict[tuple[int, ...], JoinedLayers]] = {}
+        # By block: reductions by number of heads (layers may differ), and all layers with their
+        # weights if a metric compares layers.
+        reduced: dict[str, dict[int, JoinedLayers]] = {}
         whole: dict[str, list[LayerData]] = {}
+        reader: RowsReader | None = None
 
         def read(attention: Attention) -> None:
+            nonlocal reader
             attention = attention.in_float32()
             layer_data, block = LayerData(attention, batch), attention.block
             if block not in reduced:
                 reduced[block], whole[block] = {}, []
                 self._is_causal[block] = layer_data.is_causal
                 self._measure(layer_data, [ONCE], "text", measured)
-            self._measure(layer_data, [attention.layer], "layer", measured)
+            if attention.rows is None:
+                self._measure(layer_data, [attention.layer], "layer", measured)
             metrics = self._metrics_of(block, "reductions")
             if reductions := dict.fromkeys(r for metric in metrics for r in metric.reductions):
-                shape = tuple(attention.weights.shape)
-                if shape not in reduced[block]:
-                    reduced[block][shape] = JoinedLayers(layer_data, self._n_layers)
-                reduced[block][shape].add(attention.layer, read_reductions(layer_data, reductions))
+                reader = reader or RowsReader(layer_data, reductions)
+                reader.add(layer_data)
+                if attention.is_last:
+                    results, reader = reader.results(), None
+                    if layer_data.n_queries * len(batch) > MAX_JOINED:
+                        joined = JoinedLayers(layer_data, 1)
+                        joined.add(attention.layer, results)
+                        self._measure(joined.joined(), joined.layers, "reductions", measured)
+                    else:
+                        heads = attention.n_heads
+                        if heads not in reduced[block]:
+                            reduced[block][heads] = JoinedLayers(layer_data, self._n_layers)
+                        reduced[block][heads].add(attention.layer, results)
             layer_data.forget()
             if self._metrics_of(block, "layers"):
                 whole[block].append(LayerData(attention.without_vectors(), batch))
@@ -199,7 +213,9 @@ class Accumulator:
                 with self._guard(metric, layer_data):
                     rows.extend(metric.checked_rows(layer_data))
             elif isinstance(metric, SumMetric) and kind == "reductions":
-                measured.to_add.append((metric, layer_data, tuple(layers)))
+                own = {reduction: reduction(layer_data) for reduction in metric.reductions}
+                kept = LayerData.of_reductions(layer_data, layer_data.n_heads, own)
+                measured.to_add.append((metric, kept, tuple(layers)))
             else:
                 with self._guard(metric, layer_data):
                     state = measure_layer(metric, layer_data)
@@ -264,7 +280,9 @@ class Accumulator:
         for (block, layers, name), state in self._added.items():
             split_states = _split(self._metrics[name], state, len(layers))
             for layer, layer_state in zip(layers, split_states, strict=True):
-                by_key.setdefault((block, layer), {})[name] = layer_state
+                by_metric = by_key.setdefault((block, layer), {})
+                others = [by_metric[name]] if name in by_metric else []
+                by_metric[name] = self._metrics[name].merge([*others, layer_state])
         states: States = {}
         for block, layer_numbers in self.layers().items():
             once = by_key.get((block, ONCE), {})

@@ -261,6 +261,14 @@ class LayersMetric(Metric):
         """Return the state of all layers of one batch, without changing its input."""
 
 
+def reads_rows(metric: Metric) -> bool:
+    """Return whether a metric can be measured from blocks of rows, without whole layers."""
+    if metric.scope == "text":
+        return True
+    reductions = metric.reductions
+    return bool(reductions) and all(reduction.join is not None for reduction in reductions)
+
+
 @contextmanager
 def attribute_errors(metric: Metric) -> Iterator[None]:
     """Convert errors in a metric's code to MetricError with its name.
@@ -304,7 +312,8 @@ class RatioMetric(_Summed):
     @abstractmethod
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return numerator (`document head …`), denominator (`document head …`) and count
-        (`document head`) as torch tensors; without `head` if the scope is `text`.
+        (`document head`, or `document` if it is the same for all heads) as torch tensors; without
+        `head` if the scope is `text`.
         """
 
     @final
@@ -317,6 +326,9 @@ class RatioMetric(_Summed):
                 f"{', '.join(RATIO_ARRAYS)}."
             )
         sizes = self.axis_sizes(layer_data.n_heads, layer_data.batch.axes)
+        is_by_head = "head" in self.state_dims("count")
+        if is_by_head and isinstance(rows[2], torch.Tensor) and rows[2].ndim == 1:
+            rows = (*rows[:2], rows[2][:, None].expand(-1, layer_data.n_heads))
         for name, array in zip(RATIO_ARRAYS, rows, strict=True):
             dims = self.state_dims(name)[1:]
             expected = (len(layer_data.batch), *(sizes[dim] for dim in dims))

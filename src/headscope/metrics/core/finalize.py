@@ -11,6 +11,7 @@ from headscope.batch import Axes
 from headscope.metrics.core.contract import LayersMetric, Metric, State, attribute_errors
 from headscope.results.display import METHOD
 from headscope.statistics.correlation import correlation_interval, pearson, within_layers
+from headscope.statistics.differences import typical
 from headscope.statistics.intervals import BOUNDS, Interval, interval
 from headscope.statistics.jackknife import Jackknife, is_dominated, largest_share
 
@@ -106,6 +107,12 @@ def _dataset(
                 long_name = f"mean over heads of {name}"
                 arrays[mean].attrs = {"units": metric.units, "long_name": long_name}
                 estimates[mean] = jackknives[name].mean((0, 1))
+                if has_intervals:
+                    middle = typical(jackknives[name])
+                    long_name = f"median over buckets of documents, each counted once, of {name}"
+                    about = {"units": metric.units, "long_name": long_name}
+                    intervals[f"{name}_typical"] = array.copy(data=middle)
+                    intervals[f"{name}_typical"].attrs = about
             for estimated, estimate in estimates.items() if has_intervals else ():
                 bounds = interval(estimate)
                 intervals |= labeled_interval(estimated, arrays[estimated], bounds, metric.units)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, update_wrapper, wraps
 from importlib.util import find_spec
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, final
-
-import numpy as np
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, cast, final
 
 from headscope.attention import Attention, BlockName
 from headscope.batch import Batch, Sequences
@@ -31,22 +30,29 @@ T = TypeVar("T")
 class LayerData:
     """One layer of a batch with its weights, or reductions of several layers without them.
 
+    Long texts come in blocks of rows: `weights` are then those of the queries in `rows`, and in
+    causal attention `n_keys` ends with the last of these queries.
+
     Attributes:
         batch: documents of the batch.
         block: attention block of the model.
         is_causal: queries see only earlier keys.
         n_heads: heads of the layer, or of all layers.
         n_queries: positions of queries, padding included.
-        n_keys: positions of keys, padding included.
+        n_keys: positions of keys in the weights, padding included.
+        rows: queries in the weights; all of them if the layer is whole.
         dtype: type of the weights.
         device: device of the weights.
     """
 
     def __init__(self, attention: Attention, batch: Batch) -> None:
+        attention = _without_left_out(attention, batch)
         self.batch = batch
         self.block: BlockName = attention.block
         self.is_causal = attention.is_causal
-        _, self.n_heads, self.n_queries, self.n_keys = attention.weights.shape
+        _, self.n_heads, n_rows, self.n_keys = attention.weights.shape
+        self.rows = attention.rows or slice(0, n_rows)
+        self.n_queries = n_rows if attention.rows is None else self.queries.mask.shape[1]
         self.dtype = attention.weights.dtype
         self.device = attention.weights.device
         self._attention: Attention | None = attention
@@ -60,9 +66,15 @@ class LayerData:
         """Return the reductions of several layers of one shape, heads side by side, no weights."""
         layer_data = copy.copy(like)
         layer_data.n_heads = n_heads
+        layer_data.rows, layer_data.n_keys = slice(0, like.n_queries), like.keys.mask.shape[1]
         layer_data._attention = None
         layer_data._made = dict(reductions.items())
         return layer_data
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the weights are of all queries."""
+        return self.rows == slice(0, self.n_queries)
 
     @property
     def queries(self) -> Sequences:
@@ -121,8 +133,15 @@ class LayerData:
 
     def of_batch(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return the result of `make`, computed once for all layers of a block."""
-        key = (name, self.block, self.dtype, self.device, self.n_queries, self.n_keys)
+        key = (name, self.block, self.dtype, self.device, self.n_queries)
         return self.batch.once(key, lambda: self._copied(make()))
+
+    def of_rows(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Return the result of `make` for these rows, kept for other layers if they are whole.
+
+        A table of pairs fits into memory for a block, not for all blocks of a long text.
+        """
+        return self.of_batch(name, make) if self.is_whole else self.once(name, make)
 
     @contextmanager
     def refuse_writes(self) -> Iterator[None]:
@@ -168,6 +187,20 @@ class LayerData:
         return [made.name for made in self._made if isinstance(made, Reduction)]
 
 
+def _without_left_out(attention: Attention, batch: Batch) -> Attention:
+    """Return the attention with 0 in rows and columns of tokens that are left out."""
+    if attention.are_scores or all(s.left_out is None for s in batch.stacks.values()):
+        return attention
+    sides = batch.query_sequences(attention.block), batch.key_sequences(attention.block)
+    weights = attention.weights
+    spans = attention.rows or slice(None), slice(0, weights.shape[-1])
+    for side, span, axis in zip(sides, spans, (-1, -2), strict=True):
+        if side.left_out is not None:
+            is_kept = torch.from_numpy(side.left_out[:, span] < 0).to(weights.device)
+            weights = weights * is_kept[:, None].unsqueeze(axis)
+    return replace(attention, weights=weights)
+
+
 def per_batch(
     function: Callable[Concatenate[LayerData, P], T],
 ) -> Callable[Concatenate[LayerData, P], T]:
@@ -192,17 +225,60 @@ def per_layer(function: Callable[[LayerData], T]) -> Callable[[LayerData], T]:
     return shared
 
 
+def per_rows(
+    function: Callable[Concatenate[LayerData, P], T],
+) -> Callable[Concatenate[LayerData, P], T]:
+    """Decorate a function of the batch and of rows: whole layers share it."""
+
+    @wraps(function)
+    def shared(layer_data: LayerData, /, *args: P.args, **options: P.kwargs) -> T:
+        name = function.__module__, function.__qualname__, args, *options.items()
+        return layer_data.of_rows(name, lambda: function(layer_data, *args, **options))
+
+    return shared
+
+
+Join: TypeAlias = "Callable[[Sequence[Small], Sequence[int]], Small]"
+"""Function of a reduction's results for consecutive blocks of rows, and of the first row of each:
+returns the result for all rows."""
+
+
+def join_by(*ways: Literal["rows", "sum"]) -> Join:
+    """Return the join of tensors `document head query …` (`rows`), or of sums (`sum`)."""
+
+    def join(parts: Sequence[Small], _starts: Sequence[int]) -> Small:
+        columns = zip(ways, zip(*parts, strict=True), strict=True)
+        return tuple(torch.cat(c, 2) if way == "rows" else _added(c) for way, c in columns)
+
+    return join
+
+
+def _added(tensors: Sequence[Tensor]) -> Tensor:
+    """Add tensors; those of causal blocks have fewer keys, and are filled with 0."""
+    total = tensors[-1].clone()
+    for tensor in tensors[:-1]:
+        total[..., : tensor.shape[-1]] += tensor
+    return total
+
+
 class Reduction:
     """Function of a layer with a small result, computed once. Use it as a decorator.
 
         @Reduction
         def to_first(layer_data: LayerData) -> Small: ...
 
-    Call it with any LayerData to get the result.
+    Call it with any LayerData to get the result. A reduction of whole layers limits the length of
+    texts. One with a `join` is taken from blocks of rows (`layer_data.rows`):
+    `Reduction(function, join_by("rows"))` for a result by query, `join_by("sum")` for sums over
+    queries.
     """
 
-    def __init__(self, function: Callable[[Any], Small]) -> None:
+    comes_first: ClassVar[bool] = False
+    """True for a kind that may turn scores into weights, which others then read."""
+
+    def __init__(self, function: Callable[[Any], Small], join: Join | None = None) -> None:
         self.function = function
+        self.join = join
         self.name = function.__name__.strip("_")
         update_wrapper(self, function)
 
@@ -217,15 +293,64 @@ class Reduction:
         """Compute several reductions of this kind, which may share their work."""
         return {reduction: reduction.function(layer_data) for reduction in reductions}
 
+    @classmethod
+    def start(cls, first: LayerData, reductions: Sequence[Reduction]) -> BlockReader:
+        """Return a reader of the blocks of one layer, which begins with `first`."""
+        return BlockReader(cls, reductions)
+
+
+class BlockReader:
+    """Reductions of one kind of one layer, from consecutive blocks of its rows."""
+
+    def __init__(self, kind: type[Reduction], reductions: Sequence[Reduction]) -> None:
+        self._kind, self._reductions = kind, reductions
+        self._parts: dict[Reduction, list[Small]] = {each: [] for each in reductions}
+        self._starts: list[int] = []
+
+    def add(self, block: LayerData) -> None:
+        """Read one more block."""
+        for reduction, small in self._kind.read_all(block, self._reductions).items():
+            self._parts[reduction].append(small)
+        self._starts.append(block.rows.start)
+
+    def results(self) -> dict[Reduction, Small]:
+        """Return the reductions of the layer."""
+        joined: dict[Reduction, Small] = {}
+        for reduction, parts in self._parts.items():
+            if len(parts) == 1:
+                joined[reduction] = parts[0]
+                continue
+            assert reduction.join is not None
+            joined[reduction] = reduction.join(parts, self._starts)
+        return joined
+
+
+class RowsReader:
+    """All reductions of one layer, from its blocks of rows or from the whole of it."""
+
+    def __init__(self, first: LayerData, reductions: Collection[Reduction]) -> None:
+        kinds = sorted({type(each): 0 for each in reductions}, key=lambda k: not k.comes_first)
+        self._readers = [
+            kind.start(first, [each for each in reductions if type(each) is kind]) for kind in kinds
+        ]
+
+    def add(self, block: LayerData) -> None:
+        """Read one more block."""
+        for reader in self._readers:
+            reader.add(block)
+
+    def results(self) -> dict[Reduction, Small]:
+        """Return the reductions of the layer."""
+        return {name: small for reader in self._readers for name, small in reader.results().items()}
+
 
 def read_reductions(
     layer_data: LayerData, reductions: Collection[Reduction]
 ) -> dict[Reduction, Small]:
     """Compute several reductions of a layer."""
-    results: dict[Reduction, Small] = {}
-    for kind in dict.fromkeys(type(reduction) for reduction in reductions):
-        results |= kind.read_all(layer_data, [each for each in reductions if type(each) is kind])
-    return results
+    reader = RowsReader(layer_data, reductions)
+    reader.add(layer_data)
+    return reader.results()
 
 
 class JoinedLayers:
@@ -292,11 +417,9 @@ def load_loops() -> None:
     batches.
     """
     _require_numba()
-    from headscope.metrics.core.compiled import best_words, region_sums
+    from headscope.metrics.core.regions import warm_up
 
-    weights, counted = np.ones((1, 1, 1, 1), np.float32), np.ones((1, 1), np.float32)
-    region_sums(weights, counted, counted, is_causal=False, with_logs=True, with_peaks=True)
-    best_words(weights, np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
+    warm_up()
 
 
 def _require_numba() -> None:

@@ -6,22 +6,29 @@ special queries. The region is computed once per batch, the sums in one pass ove
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from headscope.batch import Sequences
+from headscope.attention import Attention
+from headscope.batch import Axes, Batch, Sequences
 from headscope.lazy import Tensor, torch
+from headscope.metrics.core.contract import SELF_BLOCKS
 from headscope.metrics.core.layer_data import (
+    BlockReader,
+    Join,
     LayerData,
     Reduction,
     Small,
     can_compile,
+    join_by,
     per_batch,
     per_layer,
+    per_rows,
+    read_reductions,
 )
 
 
@@ -33,8 +40,13 @@ class Region:
     """`document query`: tokens that are not special."""
     keys: Tensor
     """`document key`: tokens that are not null."""
-    pairs: Tensor
-    """`document query key`: pairs that count."""
+    is_causal: bool
+    """True if keys after the query do not count."""
+
+    def pairs(self, rows: slice, n_keys: int) -> Tensor:
+        """`document row key`: return 1 for pairs that count, of these queries and first keys."""
+        pairs = self.queries[:, rows, None] * self.keys[:, None, :n_keys]
+        return pairs.tril(rows.start) if self.is_causal else pairs
 
 
 @per_batch
@@ -46,22 +58,28 @@ def region_of(layer_data: LayerData) -> Region:
         null[np.arange(len(null)), keys.mask.argmax(axis=1)] = True
     else:
         null = keys.special
-    region = _region(layer_data, queries.mask & ~queries.special, keys.mask & ~null)
-    return replace(region, pairs=region.pairs.tril()) if layer_data.is_causal else region
+    masks = queries.asking & ~queries.special, keys.mask & ~null
+    return Region(*_as_numbers(layer_data, *masks), layer_data.is_causal)
 
 
 @per_batch
 def everything(layer_data: LayerData) -> Region:
     """Return the region of all tokens, special ones included."""
-    return _region(layer_data, layer_data.queries.mask, layer_data.keys.mask)
+    masks = layer_data.queries.asking, layer_data.keys.mask
+    return Region(*_as_numbers(layer_data, *masks), False)
 
 
-def _region(layer_data: LayerData, query_mask: np.ndarray, key_mask: np.ndarray) -> Region:
-    queries, keys = (
-        torch.from_numpy(mask).to(layer_data.device, layer_data.dtype)
-        for mask in (query_mask, key_mask)
-    )
-    return Region(queries, keys, queries[:, :, None] * keys[:, None, :])
+def _as_numbers(
+    layer_data: LayerData, queries: np.ndarray, keys: np.ndarray
+) -> tuple[Tensor, Tensor]:
+    kind = layer_data.device, layer_data.dtype
+    return torch.from_numpy(queries).to(*kind), torch.from_numpy(keys).to(*kind)
+
+
+@per_rows
+def region_pairs(layer_data: LayerData) -> Tensor:
+    """`document row key`: return 1 for pairs that count, 0 for others."""
+    return region_of(layer_data).pairs(layer_data.rows, layer_data.n_keys)
 
 
 def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "query") -> Tensor:
@@ -89,22 +107,78 @@ def _sequences(layer_data: LayerData, side: str) -> Sequences:
 
 
 @per_batch
+def positions(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
+    """`1 token`, or by document, float32: return positions of queries and keys.
+
+    Words that are left out have no position.
+    """
+    sides = []
+    for tokens in (layer_data.queries, layer_data.keys):
+        is_kept = np.ones((1, tokens.mask.shape[1]), bool)
+        is_kept = is_kept if tokens.left_out is None else tokens.left_out < 0
+        sides.append(is_kept.cumsum(-1).astype(np.float32))
+    return sides[0], sides[1]
+
+
+@per_rows
 def distances(layer_data: LayerData) -> Tensor:
-    """`query key`: return distances in positions."""
-    queries = torch.arange(layer_data.n_queries)[:, None]
-    keys = torch.arange(layer_data.n_keys)[None, :]
-    return (queries - keys).abs().to(layer_data.device, layer_data.dtype)
+    """`1 row key`, or by document: return distances in positions. Left-out words are skipped."""
+    queries, keys = map(torch.from_numpy, positions(layer_data))
+    rows, n_keys = layer_data.rows, layer_data.n_keys
+    distance = (queries[:, rows, None] - keys[:, None, :n_keys]).abs()
+    return distance.to(layer_data.device, layer_data.dtype)
+
+
+class TokenPairs(NamedTuple):
+    """TokenPairs of tokens of a batch, one entry each, sorted by document and query."""
+
+    document: np.ndarray
+    query: np.ndarray
+    key: np.ndarray
 
 
 @per_batch
-def relations_of_pairs(layer_data: LayerData) -> tuple[Tensor, Tensor]:
-    """`document query key`, twice: return masks of pairs whose parent is the query, and the key."""
-    tokens = layer_data.queries
-    words, parents = torch.from_numpy(tokens.words), torch.from_numpy(tokens.parents)
-    has_parent = (words >= 0) & (parents >= 0)
-    key_parent = (parents[:, :, None] == words[:, None, :]) & has_parent[:, :, None]
-    key_parent = key_parent.to(layer_data.device, layer_data.dtype)
-    return key_parent.transpose(1, 2), key_parent  # tokens of one word are not related
+def related_pairs(layer_data: LayerData) -> tuple[TokenPairs, TokenPairs]:
+    """Return pairs of the region whose parent is the query, and those whose parent is the key.
+
+    Tokens of one word are not related.
+    """
+    tokens, region = layer_data.queries, region_of(layer_data)
+    is_query, is_key = region.queries.cpu().numpy() > 0, region.keys.cpu().numpy() > 0
+    documents, members = np.nonzero(tokens.words >= 0)
+    n_words = int(tokens.words.max(initial=-1)) + 1
+    owners = documents * n_words + tokens.words[documents, members]
+    order = np.argsort(owners, kind="stable")
+    ordered = owners[order]
+    parents = tokens.parents[documents, members]
+    has = (parents >= 0) & (parents < n_words)
+    dependents = np.flatnonzero(has)
+    wanted = documents[dependents] * n_words + parents[dependents]
+    first, last = (np.searchsorted(ordered, wanted, side) for side in ("left", "right"))
+    times = last - first
+    child = np.repeat(dependents, times)
+    place = np.arange(times.sum()) - np.repeat(times.cumsum() - times, times)
+    parent = order[np.repeat(first, times) + place]
+    document, low, high = documents[child], members[child], members[parent]
+    both = []
+    for query, key in ((high, low), (low, high)):
+        counts = is_query[document, query] & is_key[document, key]
+        if layer_data.is_causal:
+            counts &= key <= query
+        picked = np.flatnonzero(counts)
+        picked = picked[np.lexsort((query[picked], document[picked]))]
+        both.append(TokenPairs(document[picked], query[picked], key[picked]))
+    return both[0], both[1]
+
+
+def _dense(layer_data: LayerData, pairs: TokenPairs) -> Tensor:
+    """`document row key`: return 1 for the pairs of these rows."""
+    rows = layer_data.rows
+    table = torch.zeros((len(layer_data.batch), rows.stop - rows.start, layer_data.n_keys))
+    is_here = (pairs.query >= rows.start) & (pairs.query < rows.stop)
+    document, query, key = (torch.from_numpy(array[is_here]) for array in pairs)
+    table[document, query - rows.start, key] = 1
+    return table.to(layer_data.device, layer_data.dtype)
 
 
 @per_batch
@@ -121,7 +195,7 @@ PIECE_SIZE = 1 << 18
 
 
 class _Piece(NamedTuple):
-    """Some heads of some documents (`document head query key`), in memory that is reused."""
+    """Some heads of some documents (`document head row key`), in memory that is reused."""
 
     weights: Tensor
     region: Tensor
@@ -130,34 +204,67 @@ class _Piece(NamedTuple):
     """Memory for intermediate results."""
 
 
-class _RegionReduction(Reduction):
-    """Reduction of each head of each document by itself: a function of a piece."""
+class Swept(Reduction):
+    """Reduction that the compiled sweep takes together with all others of this kind.
 
-    region = staticmethod(region_of)
+    Without compiled loops, `function` takes it from a block of rows; with a `region`, from a piece
+    of it. `parts` picks its tensors among the outputs of the sweep.
+    """
+
+    comes_first = True
+
+    def __init__(
+        self,
+        function: Callable[[Any], Small],
+        join: Join,
+        *parts: Callable[[Outputs], Tensor],
+        region: Callable[[LayerData], Region] | None = None,
+    ) -> None:
+        super().__init__(function, join)
+        self.parts = parts
+        self.region = region
+
+    @classmethod
+    def start(cls, first: LayerData, reductions: Sequence[Reduction]) -> BlockReader:
+        """Return the compiled sweep, if the run uses it."""
+        if can_compile(first):
+            return Sweep(first, cast("Sequence[Swept]", reductions))
+        return super().start(first, reductions)
 
     @classmethod
     def read_all(
         cls, layer_data: LayerData, reductions: Sequence[Reduction]
     ) -> dict[Reduction, Small]:
-        """Take all such reductions in one pass over the weights."""
-        region = cls.region(layer_data)
-        if can_compile(layer_data):
-            return _read_compiled(layer_data, region, reductions)
-        pieces: dict[Reduction, list[Small]] = {reduction: [] for reduction in reductions}
-        for piece in _pieces(layer_data.weights, region):
-            for reduction, results in pieces.items():
-                results.append(tuple(tensor.flatten(0, 1) for tensor in reduction.function(piece)))
-        lead = layer_data.weights.shape[:2]
-        return {
-            reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*results, strict=True))
-            for reduction, results in pieces.items()
-        }
+        """Take the reductions of a region in one pass over the weights; others one by one."""
+        by_region: dict[object, list[Reduction]] = {}
+        for each in cast("Sequence[Swept]", reductions):
+            by_region.setdefault(each.region, []).append(each)
+        results = super().read_all(layer_data, by_region.pop(None, []))
+        for region, some in by_region.items():
+            results |= _read_pieces(layer_data, region(layer_data), some)  # type: ignore[operator]
+        return results
 
 
-class _WholeReduction(_RegionReduction):
-    """Reduction over all tokens, special ones included."""
+def swept(
+    join: Join, *parts: Callable[[Outputs], Tensor]
+) -> Callable[[Callable[[LayerData], Small]], Swept]:
+    """Decorate a function of a block of rows that the compiled sweep can replace."""
+    return lambda function: Swept(function, join, *parts)
 
-    region = staticmethod(everything)
+
+def _read_pieces(
+    layer_data: LayerData, region: Region, reductions: Sequence[Reduction]
+) -> dict[Reduction, Small]:
+    pieces: dict[Reduction, list[Small]] = {reduction: [] for reduction in reductions}
+    pairs = region.pairs(layer_data.rows, layer_data.n_keys)
+    for piece in _pieces(layer_data.weights, pairs):
+        for reduction, results in pieces.items():
+            results.append(tuple(tensor.flatten(0, 1) for tensor in reduction.function(piece)))
+    lead = layer_data.weights.shape[:2]
+    return {
+        reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*results, strict=True))
+        for reduction, results in pieces.items()
+    }
 
 
 def _masses(piece: _Piece) -> Small:
@@ -181,23 +288,286 @@ def _peaks(piece: _Piece) -> Small:
     return highest, index // n_keys, index % n_keys
 
 
-masses, whole_masses = _RegionReduction(_masses), _WholeReduction(_masses)
-log_sums, whole_log_sums = _RegionReduction(_log_sums), _WholeReduction(_log_sums)
-peaks = _RegionReduction(_peaks)
+def _join_peaks(parts: Sequence[Small], starts: Sequence[int]) -> Small:
+    """Return the highest of several blocks; ties go to the first, NaN before all."""
+    highest = torch.stack([part[0] for part in parts])
+    queries = torch.stack([part[1] + start for part, start in zip(parts, starts, strict=True)])
+    best = highest.nan_to_num(torch.inf).argmax(0)[None]
+    keys = torch.stack([part[2] for part in parts])
+    return tuple(array.gather(0, best)[0] for array in (highest, queries, keys))
 
 
-@Reduction
+masses = Swept(
+    _masses,
+    join_by("rows", "rows", "sum"),
+    lambda o: o.rows[0],
+    lambda o: o.rows[1],
+    lambda o: o.columns[0],
+    region=region_of,
+)
+whole_masses = Swept(
+    _masses,
+    join_by("rows", "rows", "sum"),
+    lambda o: o.rows[1],
+    lambda o: o.rows[1],
+    lambda o: o.columns[1],
+    region=everything,
+)
+log_sums = Swept(_log_sums, join_by("rows"), lambda o: o.rows[2], region=region_of)
+whole_log_sums = Swept(_log_sums, join_by("rows"), lambda o: o.rows[3], region=everything)
+peaks = Swept(
+    _peaks,
+    _join_peaks,
+    lambda o: o.peaks[..., 0].float(),
+    lambda o: o.peaks[..., 1].long(),
+    lambda o: o.peaks[..., 2].long(),
+    region=region_of,
+)
+
+
+@swept(join_by("sum"), lambda o: o.sums[..., :3])
 def pair_sums(layer_data: LayerData) -> Small:
     """`document head 3`, float64: attention times distance, from parents, and to parents."""
     flat = layer_data.weights.flatten(2).transpose(1, 2)
     return (torch.bmm(_pair_forms(layer_data), flat).transpose(1, 2).double(),)
 
 
-@per_batch
+@per_rows
 def _pair_forms(layer_data: LayerData) -> Tensor:
-    pairs = region_of(layer_data).pairs
-    forms = (distances(layer_data).expand_as(pairs), *relations_of_pairs(layer_data))
-    return torch.stack([form * pairs for form in forms], dim=1).flatten(2)
+    related = [_dense(layer_data, pairs) for pairs in related_pairs(layer_data)]
+    return torch.stack([distances(layer_data) * region_pairs(layer_data), *related], 1).flatten(2)
+
+
+OFFSETS = (-1, 0, 1)
+
+
+@swept(join_by("sum"), lambda o: o.sums[..., 3:6])
+def diagonal_sums(layer_data: LayerData) -> Small:
+    """`document head offset`, float64: attention to the tokens at each of OFFSETS."""
+    rows, weights = layer_data.rows, layer_data.weights
+    region = everything(layer_data)
+    sums = []
+    for offset in OFFSETS:
+        diagonal = weights.diagonal(rows.start + offset, dim1=2, dim2=3)
+        start = rows.start + max(0, -(rows.start + offset))
+        span = slice(start, start + diagonal.shape[-1])
+        keys = region.keys[:, span.start + offset : span.stop + offset]
+        both = region.queries[:, span] * keys
+        sums.append((diagonal.double() * both[:, None]).sum(-1))
+    return (torch.stack(sums, -1),)
+
+
+@swept(join_by("rows"), lambda o: o.rows[4])
+def to_separators(layer_data: LayerData) -> Small:
+    """`document head query`, float64: attention of each query to separators."""
+    keys = separators(layer_data, "key")[:, : layer_data.n_keys]
+    keys = keys.to(layer_data.device, layer_data.dtype)
+    return ((layer_data.weights @ keys[:, None, :, None]).squeeze(-1).double(),)
+
+
+@swept(join_by("sum"), lambda o: o.sums[..., 6])
+def to_first(layer_data: LayerData) -> Small:
+    """`document head`, float64: attention of all queries to the first token."""
+    first = torch.from_numpy(layer_data.queries.mask.argmax(axis=1)).to(layer_data.device)
+    index = first[:, None, None, None].expand(-1, *layer_data.weights.shape[1:3], 1)
+    queries = everything(layer_data).queries[:, None, layer_data.rows]
+    paid = layer_data.weights.gather(3, index).squeeze(3) * queries
+    return (paid.double().sum(-1),)
+
+
+@swept(join_by("sum"), lambda o: o.sums[..., 7:9])
+def repeat_sums(layer_data: LayerData) -> Small:
+    """`document head 2`, float64: attention to earlier occurrences, and to the tokens after."""
+    return (torch.bmm(layer_data.weights.flatten(2), _repeat_forms(layer_data)).double(),)
+
+
+@per_batch
+def separators(layer_data: LayerData, side: str) -> Tensor:
+    """`document token`: return a mask of separators among queries or keys."""
+    tokens = _sequences(layer_data, side)
+    is_separator = tokens.special & tokens.mask
+    is_separator[np.arange(len(is_separator)), tokens.mask.argmax(axis=1)] = False
+    return torch.from_numpy(is_separator).to(layer_data.device)
+
+
+@per_batch
+def _repeatable(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
+    """`document token`: return ids, and a mask of tokens that may repeat."""
+    tokens = layer_data.queries
+    has_ids = tokens.ids is not None
+    ids = tokens.ids if tokens.ids is not None else np.zeros(tokens.mask.shape, np.int64)
+    return ids, tokens.mask & ~tokens.special & has_ids
+
+
+@per_batch
+def earlier_occurrences(layer_data: LayerData) -> np.ndarray:
+    """`document token`, int32: return the position of the token's last occurrence before, or -1."""
+    ids, real = _repeatable(layer_data)
+    previous = np.full(ids.shape, -1, dtype=np.int32)
+    for row in range(len(ids)):
+        places = np.flatnonzero(real[row])
+        places = places[np.argsort(ids[row, places], kind="stable")]
+        is_same = ids[row, places[1:]] == ids[row, places[:-1]]
+        previous[row, places[1:][is_same]] = places[:-1][is_same]
+    return previous
+
+
+@per_batch
+def are_repeated(layer_data: LayerData) -> Tensor:
+    """`document query 2`, float64: return 1 for tokens that occurred before, and for those with a
+    key after an earlier occurrence that `repeat_sums` counts.
+    """
+    ids, real = _repeatable(layer_data)
+    n = ids.shape[1]
+    is_followed = real & np.pad(real, ((0, 0), (0, 1)))[:, 1:]
+    firsts = []
+    for members in (real, is_followed):
+        first = np.full(ids.shape, n, dtype=np.int64)
+        for row in range(len(ids)):
+            places = np.flatnonzero(members[row])
+            known, start = np.unique(ids[row, places], return_index=True)
+            at = np.minimum(np.searchsorted(known, ids[row]), max(len(known) - 1, 0))
+            if len(known):
+                first[row] = np.where(known[at] == ids[row], places[start[at]], n)
+        firsts.append(first)
+    index = np.arange(n)
+    asking = real & layer_data.queries.asking
+    either = np.stack((firsts[0] < index, firsts[1] + 1 < index - 1), -1) & asking[..., None]
+    return torch.from_numpy(either).double().to(layer_data.device)
+
+
+@per_rows
+def _repeat_forms(layer_data: LayerData) -> Tensor:
+    """`document row·key 2`: masks of earlier occurrences, and of the keys after them."""
+    ids, real = map(torch.from_numpy, _repeatable(layer_data))
+    rows, n_keys = layer_data.rows, layer_data.n_keys
+    same = ids[:, rows, None] == ids[:, None, :n_keys]
+    asking = real & torch.from_numpy(layer_data.queries.asking)
+    same &= asking[:, rows, None] & real[:, None, :n_keys]
+    after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :n_keys]
+    pairs = torch.stack((same.tril(rows.start - 1), after.tril(rows.start - 2)), dim=-1)
+    return pairs.to(layer_data.device, layer_data.dtype).flatten(1, 2)
+
+
+class Outputs(NamedTuple):
+    """Reductions of one layer, as the compiled sweep adds them up, float64."""
+
+    rows: Tensor
+    """`5 document head query`: mass of the region, of all keys; Σ a ln a of both; separators."""
+    columns: Tensor
+    """`2 document head key`: attention of queries of the region, and of all queries."""
+    peaks: Tensor
+    """`document head 3`: highest weight of the region, its query, its key."""
+    sums: Tensor
+    """`document head 9`: distance, from and to parents, three offsets, first token, duplicates,
+    induction."""
+
+
+class Sweep(BlockReader):
+    """Compiled sweep over the blocks of one layer."""
+
+    def __init__(self, first: LayerData, reductions: Sequence[Swept]) -> None:
+        self._swept = reductions
+        lead = len(first.batch), first.n_heads
+        n_queries, n_keys = first.n_queries, first.keys.mask.shape[1]
+        shapes = (5, *lead, n_queries), (2, *lead, n_keys), (*lead, 3), (*lead, 9)
+        self._outputs = Outputs(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+        names = {each.name for each in reductions}
+        self._options = {
+            "with_logs": "log_sums" in names,
+            "with_peaks": "peaks" in names,
+            "with_pairs": first.block in SELF_BLOCKS,
+        }
+
+    def add(self, block: LayerData) -> None:
+        """Read one more block; scores become weights."""
+        from headscope.metrics.core.compiled import sweep
+
+        attention, tables = block.attention, _tables(block)
+        weights = attention.weights
+        if attention.are_scores:
+            assert weights.is_contiguous()  # weights are written here
+            every = torch.full((len(weights),), block.keys.mask.shape[1])
+            visible = every if attention.n_visible is None else attention.n_visible
+            tables = tables[0], visible.numpy(), *tables[2:]
+        sweep(
+            weights.contiguous().numpy(),
+            block.rows.start,
+            attention.scale,
+            tables,
+            tuple(tensor.numpy() for tensor in self._outputs),
+            is_causal=block.is_causal,
+            are_scores=attention.are_scores,
+            **self._options,
+        )
+
+    def results(self) -> dict[Reduction, Small]:
+        """Return the reductions of the layer."""
+        return {each: tuple(p(self._outputs) for p in each.parts) for each in self._swept}
+
+
+@per_batch
+def _tables(layer_data: LayerData) -> tuple[np.ndarray, ...]:
+    """Return the tables of the compiled sweep, none of which grows with pairs of tokens.
+
+    Kind of each query (3 in the region, 2 other token, 0 not read); number of keys; keys out of the
+    region, and whether they count among all; positions; related keys by query, twice; the last
+    equal token; words; tokens; separators; the first token.
+    """
+    queries, keys, region = layer_data.queries, layer_data.keys, region_of(layer_data)
+    n, n_keys = keys.mask.shape
+    kinds = (2 * queries.asking + (region.queries.numpy() > 0)).astype(np.uint8)
+    is_left_out = np.zeros(keys.mask.shape, bool) if keys.left_out is None else keys.left_out >= 0
+    is_there = keys.mask | is_left_out
+    n_visible = np.where(is_there.any(1), n_keys - is_there[:, ::-1].argmax(1), 0)
+    is_out = (region.keys.numpy() == 0) & (np.arange(n_keys) < n_visible[:, None])
+    query_positions, key_positions = (
+        np.ascontiguousarray(np.broadcast_to(p, (n, p.shape[1]))) for p in positions(layer_data)
+    )
+    starts = np.zeros((2, n, queries.mask.shape[1] + 1), dtype=np.int64)
+    previous = np.full(queries.mask.shape, -1, dtype=np.int32)
+    is_word = np.zeros(queries.mask.shape, dtype=bool)
+    related: list[np.ndarray] = []
+    if layer_data.block in SELF_BLOCKS:
+        for direction, pairs in enumerate(related_pairs(layer_data)):
+            flat = pairs.document * starts.shape[2] + pairs.query
+            edges = np.arange(n)[:, None] * starts.shape[2] + np.arange(starts.shape[2])
+            starts[direction] = np.searchsorted(flat, edges) + sum(map(len, related))
+            related.append(pairs.key)
+        previous, is_word = earlier_occurrences(layer_data), _repeatable(layer_data)[1]
+    return (
+        kinds,
+        n_visible,
+        *_lists(is_out),
+        keys.mask[is_out],
+        query_positions,
+        key_positions,
+        starts,
+        np.concatenate((*related, np.zeros(1, np.int64))),
+        previous,
+        is_word,
+        np.ascontiguousarray(queries.mask),
+        *_lists(separators(layer_data, "key").numpy()),
+        queries.mask.argmax(axis=1),
+    )
+
+
+def _lists(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the list of each document starts, and its positions, one after another."""
+    return np.concatenate(([0], mask.sum(1).cumsum())), np.nonzero(mask)[1]
+
+
+def warm_up() -> None:
+    """Load or compile the loops, on one token."""
+    from headscope.metrics.core.compiled import best_words
+
+    one = np.ones((1, 1), dtype=bool)
+    sequences = Sequences.plain(one)
+    zero = np.zeros(1)
+    batch = Batch(Axes(), {"self": sequences}, zero, zero, zero, is_compiled=True)
+    weights = torch.ones((1, 1, 1, 1))
+    read_reductions(LayerData(Attention(weights, "self", 0, is_causal=True), batch), [masses])
+    best_words(weights.numpy(), np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 
 @cache
@@ -208,45 +578,51 @@ def squares(first: int) -> Reduction:
     """
 
     def read(layer_data: LayerData) -> Small:
-        positions, counts = _square(layer_data, first)
-        if isinstance(positions, slice):
-            return (layer_data.weights[:, :, positions, positions] * counts,)
+        weights, rows = layer_data.weights, layer_data.rows
+        positions, counts, span = _square(layer_data, first)
+        if span is not None and rows.start <= span.start and span.stop <= rows.stop:
+            start, stop = span.start - rows.start, span.stop - rows.start
+            return (weights[:, :, start:stop, span] * counts[:, None],)
+        is_here = (positions >= rows.start) & (positions < rows.stop)
+        if not is_here.any():
+            return (weights.new_zeros((*weights.shape[:2], first, first)),)
+        queries = torch.where(is_here, positions - rows.start, 0)
+        keys = positions.clamp_max(layer_data.n_keys - 1)
         documents = torch.arange(len(positions), device=positions.device)[:, None, None]
         # Indexing moves heads to the last axis.
-        picked = layer_data.weights.permute(0, 2, 3, 1)[
-            documents, positions[:, :, None], positions[:, None]
-        ]
-        return (picked.permute(0, 3, 1, 2) * counts,)
+        picked = weights.permute(0, 2, 3, 1)[documents, queries[:, :, None], keys[:, None]]
+        return (picked.permute(0, 3, 1, 2) * (counts * is_here[:, :, None])[:, None],)
 
-    return Reduction(read)
+    return Reduction(read, join_by("sum"))
 
 
 @per_batch
 def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Return positions of the first tokens that are not special, `document token`; their number."""
-    counts = layer_data.queries.mask & ~layer_data.queries.special
+    counts = layer_data.queries.asking & ~layer_data.queries.special
     order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
     positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
     return positions, np.minimum(counts.sum(1), first)
 
 
 @per_batch
-def _square(layer_data: LayerData, first: int) -> tuple[slice | Tensor, Tensor]:
-    """Return positions of the first tokens, and a mask of pairs (`document 1 query key`).
+def _square(layer_data: LayerData, first: int) -> tuple[Tensor, Tensor, slice | None]:
+    """Return positions of the first tokens, `document token`, and a mask of their pairs.
 
-    Positions are a slice if equal in all documents, as nearly always, else `document token`.
+    Positions are also a slice if equal in all documents, as nearly always.
     """
-    pairs = region_of(layer_data).pairs
+    region = region_of(layer_data)
     positions, sizes = first_tokens(layer_data, first)
     index = torch.from_numpy(positions).to(layer_data.device)
-    documents = torch.arange(len(index), device=index.device)[:, None, None]
     has_token = torch.from_numpy(np.arange(first) < sizes[:, None])
     has_token = has_token.to(layer_data.device, layer_data.dtype)
-    counts = pairs[documents, index[:, :, None], index[:, None]]
-    counts = (counts * has_token[:, :, None] * has_token[:, None])[:, None]
+    queries, keys = (x.gather(1, index) * has_token for x in (region.queries, region.keys))
+    counts = queries[:, :, None] * keys[:, None]
+    if layer_data.is_causal:
+        counts = counts * (index[:, :, None] >= index[:, None])
     start, stop = int(positions[0, 0]), int(positions[0, 0]) + first
     is_slice = stop <= layer_data.n_queries and (positions == np.arange(start, stop)).all()
-    return slice(start, stop) if is_slice else index, counts
+    return index, counts, slice(start, stop) if is_slice else None
 
 
 def row_mass(layer_data: LayerData) -> Tensor:
@@ -279,11 +655,11 @@ def distance_sum(layer_data: LayerData) -> Tensor:
 
 @per_layer
 def region_weights(layer_data: LayerData) -> Tensor:
-    """`document head query key`: return the weights, 0 outside the region.
+    """`document head row key`: return the weights, 0 outside the region.
 
     As large as the weights: prefer a reduction.
     """
-    return layer_data.weights * region_of(layer_data).pairs[:, None]
+    return layer_data.weights * region_pairs(layer_data)[:, None]
 
 
 def _row_sums(weights: Tensor) -> Tensor:
@@ -293,7 +669,7 @@ def _row_sums(weights: Tensor) -> Tensor:
     return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
 
 
-def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
+def _pieces(weights: Tensor, pairs: Tensor) -> Iterator[_Piece]:
     """Yield all documents and heads, documents first, a few at a time."""
     n_documents, n_heads = weights.shape[:2]
     size = weights.shape[2] * weights.shape[3]
@@ -304,26 +680,5 @@ def _pieces(weights: Tensor, region: Region) -> Iterator[_Piece]:
         for head in range(0, n_heads, heads):
             piece = weights[start : start + documents, head : head + heads]
             inside, scratch = (m[: piece.numel()].view(piece.shape) for m in memory)
-            torch.mul(piece, region.pairs[start : start + documents, None], out=inside)
+            torch.mul(piece, pairs[start : start + documents, None], out=inside)
             yield _Piece(piece, inside, scratch)
-
-
-def _read_compiled(
-    layer_data: LayerData, region: Region, reductions: Sequence[Reduction]
-) -> dict[Reduction, Small]:
-    from headscope.metrics.core.compiled import region_sums
-
-    by_function = {reduction.function: reduction for reduction in reductions}
-    arrays_of = region_sums(
-        layer_data.weights.contiguous().numpy(),
-        region.queries.numpy(),
-        region.keys.numpy(),
-        is_causal=layer_data.is_causal,
-        with_logs=_log_sums in by_function,
-        with_peaks=_peaks in by_function,
-    )
-    return {
-        by_function[function]: tuple(map(torch.from_numpy, arrays))
-        for function, arrays in zip((_masses, _log_sums, _peaks), arrays_of, strict=True)
-        if function in by_function
-    }

@@ -181,7 +181,7 @@ def _names_in_results(metric: Metric) -> Iterator[str]:
     """Yield the names of the metric's variables, and of those that a run adds."""
     for variable in metric.variables():
         for ending in ("", "_mean"):
-            for beside in ("", "_interval", "_n_eff"):
+            for beside in ("", "_interval", "_n_eff", "_typical"):
                 yield f"{variable.name}{ending}{beside}"
 
 

@@ -28,7 +28,13 @@ from headscope.model.private_api import OFFLOADING_HOOK, SUPPORTS_SDPA
 from headscope.model.tap.dispatch import AllRead, Attachment, suspended
 from headscope.model.tap.example import examples, lengthened
 from headscope.model.tap.forward_pass import media_of, uncached
-from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
+from headscope.model.tap.interface import (
+    EagerFunction,
+    eager_attention,
+    intercepted,
+    locked_modules,
+    modules_of,
+)
 from headscope.model.tap.interrupts import held, interrupts_held
 from headscope.model.tap.recording import (
     Against,
@@ -53,6 +59,7 @@ from headscope.model.tap.reference import (
     tensors_in,
     tower_block,
 )
+from headscope.model.tap.rows import EagerCall, PlainMask, is_plain_softmax, mask_and_softmax
 from headscope.model.tap.sites import Route, Site, Stops, Wiring
 from headscope.model.tap.tap import Tap
 
@@ -129,6 +136,8 @@ def refuse(root: PreTrainedModel, reason: str) -> NoReturn:
     raise TapUnsupported(f"The tap cannot read {root.config.model_type!r}: {reason}.")
 
 
+PROOF_ROWS = 4
+"""Rows of a block in the self-check, whose inputs have 11 tokens."""
 ModuleOutputs = dict[tuple[str, int], list[Tensor]]
 """Module and call → tensors that it returned."""
 
@@ -200,6 +209,78 @@ class EndToEndCheck:
                     f"output of {site.module}. Either that module ignores its heads (an output "
                     "projection of zeros?), or the weights seen there are not those the model uses",
                 )
+
+    def with_rows(self, wiring: Wiring) -> Wiring:
+        """Return the wiring with what blocks of rows were proved to give.
+
+        First each layer is proved to be a plain softmax, or not. Then the model runs by rows:
+        through the family's function, and with q·k turned into weights here.
+        """
+        plain: dict[tuple[str, int], bool] = {}
+        calls: Counter[str] = Counter()
+        names = {id(self.root.get_submodule(name)): name for name in wiring.modules}
+
+        def compare(
+            function: EagerFunction,
+            module: nn.Module,
+            query: Tensor,
+            key: Tensor,
+            value: Tensor,
+            *args: object,
+            **kwargs: object,
+        ) -> tuple[Tensor, Tensor | None]:
+            call = EagerCall(function, module, query, key, value, args, kwargs)
+            name = names[id(module)]
+            site = wiring.at(name, calls[name]).get(0)
+            if site is not None:
+                plain[name, calls[name]] = is_plain_softmax(call, site)
+            calls[name] += 1
+            return call.run()
+
+        modules = [self.root.get_submodule(name) for name in wiring.modules]
+        with intercepted(modules, compare):
+            self.root(**self.inputs)
+        sites = tuple(
+            replace(s, is_plain=plain.get((s.module, s.occurrence), False)) for s in wiring.sites
+        )
+        found = replace(wiring, sites=sites)
+        if self._rows_agree(found, computes_softmax=True):
+            return replace(found, has_rows=self._rows_agree(found, computes_softmax=False))
+        has_rows = self._rows_agree(wiring, computes_softmax=False)
+        return replace(wiring, has_rows=has_rows)
+
+    def _rows_agree(self, wiring: Wiring, *, computes_softmax: bool) -> bool:
+        """True if blocks of a few rows, side by side, are the recorded attention."""
+        is_close_everywhere = True
+        read: Counter[Site] = Counter()
+
+        def compare(attention: Attention) -> None:
+            nonlocal is_close_everywhere
+            assert attention.rows is not None
+            if attention.are_scores:
+                plain = PlainMask(attention.is_causal, attention.n_visible)
+                mask_and_softmax(attention.weights, attention.rows, attention.scale, plain)
+            site = self._site(attention)
+            recorded = self.recordings[site].weights[:, :, attention.rows]
+            n_keys = attention.weights.shape[-1]
+            difference = _max_difference(attention.weights, recorded[..., :n_keys])
+            is_whole = not recorded[..., n_keys:].any()
+            is_close_everywhere &= is_close(difference) and bool(is_whole)
+            read[site] += attention.rows.stop - attention.rows.start
+
+        attachment = Attachment(
+            reader=compare,
+            returns_weights=False,
+            rows=PROOF_ROWS,
+            computes_softmax=computes_softmax,
+        )
+        try:
+            with Tap(self.root, wiring).attached(attachment):
+                self.root(**self.inputs)
+        except Exception:  # the family uses its mask as a tensor, or needs the weights
+            return False
+        is_complete = all(read[s] == len(r.weights[0, 0]) for s, r in self.recordings.items())
+        return is_close_everywhere and is_complete
 
     def find_stop(self) -> Stops | None:
         """Return a way to end the pass after the last layer with bit-equal attention, or None.
@@ -351,6 +432,8 @@ def wire(
         # First, so that the later checks also show that an early stop leaves no traces.
         wiring = replace(wiring, stops=end_to_end.find_stop())
         end_to_end.prove()
+        if found.route == "interface" and not media:
+            wiring = end_to_end.with_rows(wiring)
     return wiring, Check(
         against=max(matches, key=lambda match: match.against != "weights").against,
         n_maps=len(matches),

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,15 @@ from headscope.model.edits import Edit, Vectors
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
 from headscope.model.tap.interface import EagerFunction, intercepted
 from headscope.model.tap.interrupts import deliver, held
+from headscope.model.tap.rows import (
+    EagerCall,
+    GradientRows,
+    MaskRecipe,
+    PlainMask,
+    run_plain,
+    run_rows,
+    run_unread,
+)
 from headscope.model.tap.sites import Route, Site
 from headscope.model.tap.watch import Hooks, Watch, unfold, watching
 
@@ -40,7 +49,18 @@ class Attachment:
     """Return the weights to the model, so that `output_attentions=True` still works.
     Otherwise a layer's attention is freed as soon as its reader returns."""
     stops: bool = False
-    """Leave the forward pass by `AllRead` once the reader has seen every layer."""
+    """Leave the forward pass by `AllRead` once the reader has seen every layer that it wants."""
+    rows: int | None = None
+    """EagerQuery rows of a block that the reader gets; None for whole layers. Only if the
+    self-check proved it (`Wiring.has_rows`), and without edits, scores or gradients."""
+    computes_softmax: bool = False
+    """The reader turns q·k into weights (`Attention.are_scores`) where the self-check proved that
+    this is the model's attention."""
+    layers: frozenset[int] | None = None
+    """Layers to read, of all blocks; None for all. Others run in torch's fused attention."""
+    takes_gradients: bool = False
+    """Call the reader in the backward pass, with weights and ∂L/∂a of each block of rows. Only
+    where all attention is plain (`Site.is_plain`)."""
 
 
 class AllRead(Exception):
@@ -99,6 +119,14 @@ class Participants:
         self.wants_scores = any(x.wants_scores for x in attachments)
         self.wants_gradient = any(x.on_gradient is not None for x in attachments)
         self.returns_weights = all(x.returns_weights for x in attachments)
+        self.is_unread = all(
+            m.attachment.layers is not None and m.site.layer not in m.attachment.layers
+            for m in members
+        )
+        alone = members[0] if len(members) == 1 else None
+        self.rows = alone.attachment.rows if alone and not alone.inputs.has_own_mask else None
+        """Rows of a block; None if anything attached needs the whole layer."""
+        self.takes_gradients = any(x.takes_gradients for x in attachments)
 
     def edit_vectors(self, vectors: Vectors) -> Vectors:
         """Apply all edits to the vectors."""
@@ -249,11 +277,22 @@ class _Dispatcher:
         **kwargs: object,
     ) -> tuple[Tensor, Tensor | None]:
         participants = self._next_call().get(0)
+        call = EagerCall(function, module, query, key, value, args, kwargs)
         if participants is None:
-            return function(module, query, key, value, *args, **kwargs)
+            return call.with_mask().run()
+        is_changed = participants.edits or participants.wants_gradient
+        needs_steps = is_changed or participants.wants_scores
+        if participants.is_unread and not is_changed and not participants.returns_weights:
+            return run_unread(call, participants.site, _plain_mask(call, participants))
+        if not needs_steps and not participants.returns_weights:
+            if participants.rows is not None and participants.takes_gradients:
+                return _with_gradients(participants, call), None
+            if participants.rows is not None:
+                return _by_rows(participants, call), None
+        args, kwargs = call.with_mask()[-2:]
         vectors = participants.edit_vectors(Vectors(query, key, value))
         scores: Tensor | None = None
-        if participants.edits or participants.wants_scores or participants.wants_gradient:
+        if needs_steps:
             hooks = _InterfaceEdits(participants, query.shape[2], key.shape[2])
             watch = Watch(hooks, keeps_scores=participants.wants_scores, replace_at="product")
             with watch:
@@ -365,18 +404,83 @@ def _inputs(
     return ForwardInputs(n_past=bound_sites.n_past), sites[bound_sites][computation].block
 
 
+def _plain_mask(call: EagerCall, participants: Participants) -> PlainMask | None:
+    """Return the mask in two numbers, if the self-check's attention has such a mask here."""
+    site, bound_sites = participants.site, participants.members[0].bound_sites
+    is_causal = site.block in bound_sites.wiring.causal_blocks
+    if call.mask is None:
+        return None if is_causal else PlainMask(is_causal, None)
+    plain = call.mask.plain if isinstance(call.mask, MaskRecipe) else None
+    return plain if plain is not None and plain.is_causal == is_causal else None
+
+
+def _by_rows(participants: Participants, call: EagerCall) -> Tensor:
+    """Run one call block by block, each read as soon as it is computed."""
+    member, site, rows = participants.members[0], participants.site, participants.rows
+    assert rows is not None
+    is_causal = site.block in member.bound_sites.wiring.causal_blocks
+    plain = _plain_mask(call, participants) if member.attachment.computes_softmax else None
+    is_fused = plain is not None and site.is_plain and call.query.dtype == torch.float32
+    n_queries, n_keys = call.query.shape[2], call.key.shape[2]
+    is_cut = is_causal and n_queries == n_keys
+    extra: dict[str, Any] = {"n_rows": n_queries}
+    if is_fused and plain is not None:
+        extra |= {"are_scores": True, "scale": site.scale, "n_visible": plain.n_keys}
+
+    def read(block: slice, weights: Tensor, part: EagerCall, outputs: Tensor | None) -> None:
+        vectors = Vectors(part.query, part.key, part.value)
+        _read(participants, weights, vectors, outputs, None, block, n_keys, **extra)
+
+    run = run_plain if is_fused else run_rows
+    return run(call, rows, read, is_causal=is_cut)
+
+
+def _with_gradients(participants: Participants, call: EagerCall) -> Tensor:
+    """Run one call whose blocks are read in the backward pass; return `batch query head neuron`."""
+    site, rows, plain = participants.site, participants.rows, _plain_mask(call, participants)
+    assert rows is not None
+    if plain is None or not site.is_plain or site.scale is None:
+        raise TapUnsupported(
+            f"{site.module} has a mask here under which its gradients cannot be taken by rows."
+        )
+    n_queries, n_keys = call.query.shape[2], call.key.shape[2]
+
+    def read(block: slice, weights: Tensor, gradients: Tensor) -> None:
+        options: dict[str, Any] = {"n_rows": n_queries, "gradients": gradients}
+        vectors = Vectors(None, None, None)
+        _read(participants, weights, vectors, None, None, block, n_keys, **options)
+
+    query = call.query
+    if not any(x.requires_grad for x in (query, call.key, call.value)):
+        query = query.detach().requires_grad_()  # the first layer of a frozen model
+    options = site.scale, plain, rows, read
+    output: Tensor = GradientRows.apply(  # type: ignore[no-untyped-call]
+        query, call.key, call.value, *options
+    )
+    return output.transpose(1, 2)
+
+
 def _read(
     participants: Participants,
     weights: Tensor,
     vectors: Vectors,
     outputs: Tensor | None,
     scores: Tensor | None,
+    rows: slice | None = None,
+    n_keys: int | None = None,
+    **options: Any,
 ) -> None:
-    """Pass the attention to every reader, under the block and layer of its model."""
+    """Pass the attention to every reader, under the block and layer of its model.
+
+    `rows` are those of a block, of a layer with `n_keys` keys. `options` are further fields of
+    `Attention`.
+    """
     attentions: dict[BoundSites, Attention] = {}
     is_over = False
     for attachment, bound_sites, site, inputs, block in participants.members:
         if attachment.reader is None or site.is_copy:
+            continue
+        if attachment.layers is not None and site.layer not in attachment.layers:
             continue
         inputs.check_media(bound_sites.wiring)
         if weights.ndim != 4 or weights.shape[1] != site.n_heads:
@@ -387,10 +491,14 @@ def _read(
         if bound_sites not in attentions:
             own_scores = sink_logits = None
             if scores is not None and site.has_scores:
-                n_keys = weights.shape[-1]  # a column after the keys is the sink logit
-                own_scores = scores[..., :n_keys]
-                sink_logits = scores[..., n_keys] if scores.shape[-1] > n_keys else None
-            query_mask, key_mask = inputs.masks(block, weights)
+                end = weights.shape[-1]  # a column after the keys is the sink logit
+                own_scores = scores[..., :end]
+                sink_logits = scores[..., end] if scores.shape[-1] > end else None
+            n_rows = options.get("n_rows", weights.shape[2])
+            query_mask, key_mask = inputs.masks(block, weights, n_rows, n_keys)
+            if rows is not None:
+                query_mask = None if query_mask is None else query_mask[:, rows]
+                key_mask = None if key_mask is None else key_mask[:, : weights.shape[3]]
             attentions[bound_sites] = Attention(
                 weights=weights,
                 block=site.block,
@@ -405,8 +513,11 @@ def _read(
                 outputs=None if site.value_size is None else outputs,
                 scores=own_scores,
                 sink_logits=sink_logits,
+                rows=rows,
+                **options,
             )
         attachment.reader(attentions[bound_sites])
-        is_over |= attachment.stops and bound_sites.count_read(site)
+        if attachment.stops and attentions[bound_sites].is_last:
+            is_over |= bound_sites.count_read(site, attachment.layers)
     if is_over:
         raise AllRead

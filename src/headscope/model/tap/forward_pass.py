@@ -77,13 +77,15 @@ class ForwardInputs:
         query_start = self.n_past if block == "cross" else past
         return Positions(query_start, key_start)
 
-    def masks(self, block: BlockName, weights: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def masks(
+        self, block: BlockName, weights: Tensor, n_queries: int, n_keys: int | None = None
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Return the padding masks `batch query` and `batch key`; None without padding.
 
         A mask over audio samples does not apply to frames. Then padding is every position that
-        no query attends to.
+        no query attends to. Weights may be of a block of rows, of a layer with `n_keys` keys.
         """
-        n_queries, n_keys = weights.shape[-2:]
+        n_keys = weights.shape[-1] if n_keys is None else n_keys
         if block in ("vision", "audio") or (self.mask is None and self.decoder_mask is None):
             return None, None
         if self.media and self.mask is not None and self.mask.shape[1] != n_keys:
@@ -182,11 +184,12 @@ class BoundSites:
         forward.calls[name] += 1
         return self.wiring.at(name, occurrence)
 
-    def count_read(self, site: Site) -> bool:
-        """Count a layer that was read; return whether the pass has now read all layers."""
+    def count_read(self, site: Site, layers: frozenset[int] | None) -> bool:
+        """Count a layer that was read; return whether the pass has now read all these layers."""
         forward = self._forwards.current
         forward.read.add(site)
-        return forward.inputs is not None and len(forward.read) == len(self.wiring.sites)
+        sites = [s for s in self.wiring.sites if layers is None or s.layer in layers]
+        return forward.inputs is not None and len(forward.read) == len(sites)
 
     def site_like(self, site: Site, other: BoundSites) -> Site | None:
         """Return this model's site for a site of another model, or None if it is not shared."""

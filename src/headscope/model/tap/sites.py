@@ -45,6 +45,8 @@ class Site:
     """True if the score depends on the queries and keys through their product alone."""
     has_scores: bool = True
     """True if the attention is the softmax of the scores (with the sink logit, if any)."""
+    is_plain: bool = False
+    """True if the attention is softmax(scale · q·k) under the mask, also for high scores."""
     is_copy: bool = False
     """True if the module repeats a map here, for other values. Edits apply to the copy too;
     readers get only the first."""
@@ -67,6 +69,8 @@ class Wiring:
     stops: Stops | None = None
     """Proven way to end a pass after the last layer with bit-equal attention: without a cache, or
     with the model's defaults. None if neither was proven."""
+    has_rows: bool = False
+    """True if blocks of rows gave the same attention as whole layers."""
     _by_module: dict[str, dict[int, dict[int, Site]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

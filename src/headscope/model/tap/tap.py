@@ -18,6 +18,7 @@ from headscope.model.tap.dispatch import Attached, Attachment, attached_to, conn
 from headscope.model.tap.forward_pass import BoundSites
 from headscope.model.tap.interface import eager_attention, locked_modules, modules_of
 from headscope.model.tap.interrupts import held, interrupts_held
+from headscope.model.tap.rows import mask_recipes
 from headscope.model.tap.watch import ending_watches
 
 
@@ -39,6 +40,8 @@ class Tap(BoundSites):
             stack.enter_context(eager_attention(self.root))
             stack.enter_context(self.followed())
             stack.enter_context(ending_watches())
+            if attachment.rows is not None or attachment.layers is not None:
+                stack.enter_context(mask_recipes())
             attached = Attached(self, attachment, thread)
             stack.enter_context(connected(self.modules.values(), attached))
             yield
