@@ -206,6 +206,33 @@ def test_view_takes_a_file_by_its_option(
     assert "cannot be read" in capsys.readouterr().err
 
 
+def test_findings_are_tested_again(
+    minilm: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["cat", "dog", "house", "tree", "river", "stone", "bird", "road", "child", "ship"]
+    for name, other in (("a", "near"), ("b", "under")):
+        lines = [f"The {x} was {other} the {y}." for x, y in zip(words, words[3:], strict=False)]
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(lines), encoding="utf-8")
+        corpus = str(tmp_path / f"{name}.txt")
+        out = str(tmp_path / name)
+        arguments = ["--metrics", "null_share,distance", "--documents", "each"]
+        assert run("analyze", corpus, "-o", out, *arguments) == 0
+    capsys.readouterr()
+    first, second, page = (str(tmp_path / name) for name in ("a", "b", "report.html"))
+    assert run("report", first, "--replicate", second, "-o", page) == 0
+    assert Path(page).stat().st_size > 10_000
+    capsys.readouterr()
+    assert run("report", first, "--replicate", first, "-o", page) == 2
+    assert "same documents" in capsys.readouterr().err
+    arguments = ["-o", str(tmp_path / "s"), "--documents", "each", "--json"]
+    assert run("sensitivity", f"{first}.txt", *arguments) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert "under every choice" in said["summary"]
+    rows = Path(said["table"]).read_text(encoding="utf-8").splitlines()
+    assert "128 tokens_verdict" in rows[0]
+    assert (tmp_path / "s" / "128-tokens" / "result.nc").is_file()
+
+
 def test_folders_of_runs_are_looked_into(tmp_path: Path) -> None:
     from headscope.app.cli.shared_options import find_runs
 

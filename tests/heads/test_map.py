@@ -209,10 +209,16 @@ def test_cards_escape_what_they_show() -> None:
 def test_detectors_on_repeated_sequences(tiny_llama: Model, tiny_bert: Model) -> None:
     for model in (tiny_llama, tiny_bert):
         found = detect_heads(model, sequences=3, length=8)
-        assert set(found) == {"induction", "duplicate_token", "previous_token", "sink_rate"}
+        assert isinstance(found, Result)  # as analyze returns, with intervals over sequences
+        assert {"induction", "duplicate_token", "previous_token", "sink_rate"} <= set(found.dataset)
+        assert found.n_documents == 3
         assert found["induction"].dims == ("layer", "head")
         assert float(found["induction"].min()) > 0
-        assert detect_heads(model, sequences=3, length=8).equals(found)
+        assert detect_heads(model, sequences=3, length=8).dataset.equals(found.dataset)
+    many = detect_heads(tiny_llama, sequences=12, length=8)
+    assert many["induction_interval"].notnull().all()
+    listed = many.significant("induction", against=0.0).rows
+    assert len(listed) == many["induction"].size
     n = 8  # by hand, from the diagonals of one trace's worth of attention
     ids = np.concatenate([np.arange(n)] * 2)
     rows = np.random.default_rng(0).dirichlet(np.ones(2 * n), (1, 1, 2 * n))

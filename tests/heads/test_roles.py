@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from studies.roles import sharpened
 
 import headscope as hs
 from headscope.heads.cards import make_card
 from headscope.heads.head_map import map_heads
 from headscope.heads.roles import (
+    NAMES,
     NO_ROLE,
     ROLE_VARIABLES,
     ROLES,
@@ -23,6 +24,7 @@ from headscope.heads.roles import (
     name_roles,
     role_places,
     role_sentence,
+    role_shares,
 )
 from headscope.model.load import randomized
 from headscope.page.evidence import make_evidence
@@ -32,7 +34,7 @@ from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 
-TOKENS = ["[CLS]", "the", "cat", "saw", "the", "cat", ".", "[SEP]"]
+TOKENS = ["[CLS]", "the", "cat", "saw", "the", "cat", "saw", ".", "[SEP]"]
 SPECIAL = [token.startswith("[") for token in TOKENS]
 N = len(TOKENS)
 PARAGRAPH = (
@@ -50,15 +52,15 @@ def rows(*targets: int) -> np.ndarray:
 
 
 HEADS = {
-    "previous_token": rows(0, 0, 1, 2, 3, 4, 5, 6),
-    "next_token": rows(1, 2, 3, 4, 5, 6, 7, 7),
+    "previous_token": rows(0, 0, 1, 2, 3, 4, 5, 6, 7),
+    "next_token": rows(1, 2, 3, 4, 5, 6, 7, 8, 8),
     "current_token": rows(*range(N)),
-    "duplicate_token": rows(0, 4, 5, 0, 1, 2, 0, 0),
+    "duplicate_token": rows(0, 4, 5, 6, 1, 2, 3, 0, 0),
     "first_token": rows(*[0] * N),
-    "special_token": rows(*[7] * N),
-    "punctuation": rows(*[6] * N),
+    "special_token": rows(*[8] * N),
+    "punctuation": rows(*[7] * N),
     "broad": np.full((N, N), 1 / N),
-    "": rows(3, 5, 3, 1, 3, 3, 1, 2),
+    "": rows(3, 5, 3, 1, 3, 3, 1, 2, 2),
 }
 
 
@@ -66,7 +68,7 @@ def test_by_hand() -> None:
     weights = np.stack(list(HEADS.values()))[None]
     roles = Trace.from_arrays(weights, TOKENS, special=SPECIAL).roles()
     assert roles["role"].values[0].tolist() == list(HEADS)
-    assert roles["queries"].values[0].tolist() == [5, 6, 6, 4, 6, 6, 6, 8, 0]
+    assert roles["queries"].values[0].tolist() == [6, 7, 7, 6, 7, 7, 7, 9, 0]
     shares = roles["share"].values[0]
     np.testing.assert_allclose(shares[:3], 0.9 + 0.1 / N)
     assert shares[7] == pytest.approx(1.0)
@@ -90,6 +92,38 @@ def test_a_previous_token_head_on_a_list_is_no_induction_head() -> None:
     weights[0, 0] = 1.0
     roles = Trace.from_arrays(weights[None, None], tokens, is_causal=True).roles()
     assert roles["role"].item() == "previous_token"
+
+
+def by_kind(weights: np.ndarray, places: np.ndarray, kinds: list[str]) -> tuple[float, int]:
+    """The mean over kinds of tokens of their mean attention to a place, slowly; and the kinds."""
+    means: dict[str, list[float]] = {}
+    for query, kind in enumerate(kinds):
+        if places[query].any():
+            means.setdefault(kind, []).append(float(weights[query, places[query]].sum()))
+    return float(np.mean([np.mean(values) for values in means.values()])), len(means)
+
+
+def test_each_repeated_token_has_one_vote() -> None:
+    """The commas of a list do not decide, and one kind of token shows nothing."""
+    words = list("a,b,c,d,e,f,g,h,a,b,c")
+    generator = np.random.default_rng(2)
+    weights = np.tril(generator.random((2, 3, len(words), len(words))) ** 8 + 1e-9)
+    comma = np.array([word == "," for word in words])
+    weights[0, 0, comma] = 1e-9
+    items = np.outer(comma, ~comma & (np.arange(len(words)) > 0))
+    weights[0, 0][np.tril(items, -3)] = 1.0  # commas attend to the items before them
+    weights /= weights.sum(-1, keepdims=True)
+    trace = Trace.from_arrays(weights, words, is_causal=True)
+    place = role_places(trace.main)["induction"]
+    shares = role_shares(trace.main)
+    for layer, head in np.ndindex(2, 3):
+        expected, n_kinds = by_kind(weights[layer, head], place, words)
+        assert n_kinds == 4
+        assert shares.share("induction")[layer, head] == pytest.approx(expected)
+    assert weights[0, 0][place].sum() / place.any(1).sum() > 0.5  # the mean over queries
+    assert not shares.has("induction")[0, 0]
+    alone = Trace.from_arrays(weights[..., :16, :16], words[:16], is_causal=True)
+    assert role_shares(alone.main).queries[NAMES.index("induction")] == 0
 
 
 def test_the_first_key_counts_for_no_content_role() -> None:
@@ -145,15 +179,6 @@ def test_pages_open_on_the_head_that_shows_most(
     key = int(trace.attention.values[look.layer, look.head, look.query].argmax())
     shown = f"{trace.tokens[look.query].strip()} → {trace.tokens[key].strip()}"
     assert shown == expected[2]
-
-
-def sharpened(trace: Trace, power: float) -> Trace:
-    """The trace of a model whose scores are `power` times as large."""
-    weights = trace.attention.values.astype(np.float64)
-    weights = (weights / weights.max(-1, keepdims=True)) ** power
-    weights /= weights.sum(-1, keepdims=True)
-    data = trace.main.data.assign(attention=(trace.attention.dims, weights))
-    return replace(trace, blocks={"self": replace(trace.main, data=data)})
 
 
 @pytest.mark.packaged

@@ -15,9 +15,9 @@ from headscope.model.model import Model
 from headscope.probes.tables import crossfit_scores
 from headscope.results.result import Result
 from headscope.run.compare import caution, driven_by_one
-from headscope.statistics.intervals import interval, p_above
+from headscope.statistics.differences import p_above_both
+from headscope.statistics.intervals import benjamini_hochberg, interval
 from headscope.statistics.jackknife import Jackknife, Scale, ratio_jackknife
-from headscope.statistics.multiple_testing import benjamini_hochberg
 from tests.run.corpora import make_corpus
 
 
@@ -38,8 +38,8 @@ def pulls_of(result: Result, name: str, scale: Scale) -> Jackknife:
 
 def test_the_list_is_benjamini_hochberg_over_all_heads(result: Result) -> None:
     of = pulls_of(result, "null_share", "logit")
-    threshold = float(np.median(of.value))
-    adjusted = benjamini_hochberg(p_above(of, threshold))
+    threshold = float(0.98 * of.value.min())
+    adjusted = benjamini_hochberg(p_above_both(of, threshold))
     expected = {(i, j) for i, j in np.argwhere(adjusted < 0.05).tolist()}
     heads = result.significant("null_share", against=threshold)
     assert {(row.layer, row.head) for row in heads} == expected
@@ -56,9 +56,9 @@ def test_against_the_mean_errors_may_be_skewed(result: Result) -> None:
     of = pulls_of(result, "distance", "positive")
     difference = of - of.mean((0, 1)).at(None, None)
     assert difference.scale == "skewed"
-    adjusted = benjamini_hochberg(p_above(difference))
-    heads = result.significant("distance", level=0.5)
-    expected = {(i, j) for i, j in np.argwhere(adjusted < 0.5).tolist()}
+    adjusted = benjamini_hochberg(p_above_both(of, of.mean((0, 1)).at(None, None)))
+    heads = result.significant("distance", level=0.9)
+    expected = {(i, j) for i, j in np.argwhere(adjusted < 0.9).tolist()}
     assert {(row.layer, row.head) for row in heads} == expected
     assert len(heads) > 0
     for row in heads:
@@ -75,6 +75,32 @@ def test_against_the_mean_a_variable_and_another_result(result: Result) -> None:
     baseline = float(result["dep_baseline"])
     assert all(row.value > baseline for row in aligned)
     assert len(result.significant("null_share", against=result)) == 0  # nothing differs from itself
+
+
+def test_against_its_own_baseline(result: Result, tiny_bert: Model) -> None:
+    own = result.significant("dep_alignment", against="baseline", parent="either", level=0.5)
+    named = result.significant("dep_alignment", against="dep_baseline", parent="either", level=0.5)
+    assert own.rows == named.rows
+    assert own.title.endswith("above uniform attention")
+    with pytest.raises(InputError, match="null_share has no baseline of its own"):
+        result.significant("null_share", against="baseline")
+
+
+def test_accuracy_is_tested_against_every_offset(tiny_bert: Model) -> None:
+    probe = hs.probe_dependencies(tiny_bert, make_corpus(60), min_cases=20)
+    heads = probe.significant(
+        "accuracy", against="baseline", relation="det", direction="dependent", level=0.999
+    )
+    assert heads.title.endswith("above every fixed offset")
+    states = probe.states["self"]
+    number = probe["relation"].values.tolist().index("det")
+    cases = states["dep_accuracy"]["cases"].values[0, :, number]
+    for row in heads:
+        right = states["dep_accuracy"]["right"].values[row.layer, :, number, row.head, 0]
+        of = ratio_jackknife(right, cases, "logit")
+        rivals = states["dep_offset"]["right"].values[:, :, number]
+        p = [p_above_both(of, ratio_jackknife(rivals[:, k], cases, "logit")) for k in range(6)]
+        assert row.p == pytest.approx(float(max(p)))
 
 
 @pytest.mark.parametrize(
@@ -176,11 +202,20 @@ def test_the_honest_score_of_bias_has_an_interval() -> None:
         {
             "right": (("bucket", "layer", "head", "condition"), right.astype(float)),
             "cases": (("bucket", "layer", "condition"), cases[:, None]),
+            # Not counted by occupation: intervals are over pairs.
+            "occupation_right": (
+                ("half", "occupation", "layer", "head", "condition"),
+                np.zeros((2, 3, 1, 2, 2)),
+            ),
+            "occupation_cases": (
+                ("half", "occupation", "layer", "condition"),
+                np.zeros((2, 3, 1, 2)),
+            ),
         }
     )
     right[6:, 0, 0, 1] = 1.0  # where the pronoun does not fit, the best head is worse
     state["right"].values[:] = right
-    (pro, anti), (of_pro, of_anti) = crossfit_scores(state)
+    (pro, anti), (of_pro, of_anti) = crossfit_scores(state, np.arange(12))
     assert pro == 0.75  # both halves choose the first head
     assert anti == pytest.approx(right[:, 0, 0, 1].sum() / cases[:, 1].sum())
     expected = interval(ratio_jackknife(right[:, 0, 0, 1], cases[:, 1], "logit"))
@@ -189,14 +224,14 @@ def test_the_honest_score_of_bias_has_an_interval() -> None:
 
 
 def test_a_list_is_a_table_for_papers() -> None:
-    rows = (SignificantHead(3, 4, 0.5, (0.4, 0.6), 0.001, 0.01),)
+    rows = (SignificantHead(3, 4, 0.5, (0.4, 0.6), 0.45, 0.001, 0.01),)
     heads = SignificantHeads("distance above the mean", "Holm over 2 heads", 2, rows)
-    columns = ["layer", "head", "value", "low", "high", "p", "p_adjusted"]
-    row = dict(zip(columns, (3, 4, 0.5, 0.4, 0.6, 0.001, 0.01), strict=True))
+    columns = ["layer", "head", "value", "low", "high", "typical", "p", "p_adjusted"]
+    row = dict(zip(columns, (3, 4, 0.5, 0.4, 0.6, 0.45, 0.001, 0.01), strict=True))
     assert heads.to_dataframe().iloc[0].to_dict() == row
     latex = heads.to_latex()
     assert r"\caption{distance above the mean: 1 of 2 heads (Holm over 2 heads)" in latex
-    assert r"L3 H4 & 0.500 & [0.400, 0.600] & 0.01 \\" in latex
+    assert r"L3 H4 & 0.500 & [0.400, 0.600] & 0.450 & 0.01 \\" in latex
     empty = SignificantHeads("t", "none", 2, ())
     assert str(empty) == "t: 0 of 2 heads (none)"
     assert list(empty.to_dataframe().columns)[:2] == ["layer", "head"]

@@ -16,7 +16,7 @@ from headscope.arguments import expect, place_of, whole_number
 from headscope.errors import InputError
 from headscope.heads.head_map import HeadMap, nearest_in
 from headscope.heads.roles import corpus_roles, of_probes, probed_names, role_sentence
-from headscope.results.display import VariableDisplay, display_of, is_shown, label_of
+from headscope.results.display import VariableDisplay, counted, display_of, is_shown, label_of
 from headscope.results.effect_data import result_of_effects
 from headscope.results.result import Exemplar, Result
 
@@ -41,6 +41,8 @@ class CardRow:
     low: float | None
     high: float | None
     place: int
+    typical: float | None = None
+    """Median over buckets of documents, if it lies outside of the interval."""
 
     @property
     def what(self) -> str:
@@ -58,6 +60,8 @@ class CardRow:
         ending = {1: "st", 2: "nd", 3: "rd"}.get(self.place % 10, "th")
         ending = "th" if 10 <= self.place % 100 <= 20 else ending
         rank = f"{self.place}{ending} of {self.column.n}"
+        if self.typical is not None:
+            rank += f"; median over documents {self.column.display.show(self.typical)}"
         return f"{rank}; {self.column.baseline_text}" if self.column.baseline_text else rank
 
     @property
@@ -211,6 +215,8 @@ class RankedVariable:
     values: np.ndarray
     bounds: np.ndarray | None
     """`bound layer head`."""
+    typical: np.ndarray | None
+    """Median over buckets of documents."""
     ranks: np.ndarray
     n: int
     baseline: float | None = None
@@ -232,7 +238,11 @@ class RankedVariable:
         low = high = None
         if self.bounds is not None and not np.isnan(self.bounds[(slice(None), *index)]).any():
             low, high = (float(bound[index]) for bound in self.bounds)
-        return CardRow(self, number, low, high, int(self.ranks[index]))
+        typical = None
+        if low is not None and high is not None and self.typical is not None:
+            middle = float(self.typical[index])
+            typical = middle if middle < low or middle > high else None
+        return CardRow(self, number, low, high, int(self.ranks[index]), typical)
 
 
 class RankedTable:
@@ -302,7 +312,7 @@ class RankedTable:
         if self.roles is not None and layer in self.roles["layer"].values:
             named = self.roles.sel(layer=layer).isel(head=head)
             role = str(named["role"].item())
-            over = f"over {self._measured_by.n_documents:,} documents"
+            over = f"over {counted(self._measured_by.n_documents)}"
             sentences.append(role_sentence(role, float(named["share"]), over))
         above = [
             row
@@ -348,7 +358,12 @@ def _columns(data: xr.Dataset, array: xr.DataArray) -> Iterator[RankedVariable]:
         distinct = [i for i in numbers if not any(is_same[i])]
         array = array.isel(key_class=distinct)
         bounds = None if bounds is None else bounds.isel(key_class=distinct)
+    middle = data.get(f"{name}_typical")
+    if middle is not None:
+        middle = middle.transpose("layer", "head", *dims)
+        middle = middle.sel({dim: array[dim].values for dim in dims if dim in middle.coords})
     flat = array.values.reshape(*array.shape[:2], -1)
+    flat_middle = None if middle is None else middle.values.reshape(flat.shape)
     flat_bounds = None if bounds is None else bounds.values.reshape(*bounds.shape[:3], -1)
     labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
     for i, label in enumerate(labels):
@@ -369,6 +384,7 @@ def _columns(data: xr.Dataset, array: xr.DataArray) -> Iterator[RankedVariable]:
             layers,
             values,
             None if flat_bounds is None else flat_bounds[..., i],
+            None if flat_middle is None else flat_middle[..., i],
             1 + len(measured) - np.searchsorted(measured, values, side="right"),
             len(measured),
             baseline,

@@ -6,29 +6,32 @@ Olsson et al. 2022 and Wang et al. 2022.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
 import torch
-import xarray as xr
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
 from headscope.metrics.core.accumulator import Accumulator
-from headscope.metrics.core.finalize import finalize_all
+from headscope.metrics.core.finalize import finalize_all, label_states
+from headscope.metrics.core.registry import metric_to_dict
 from headscope.metrics.induction import DuplicateToken, Induction
 from headscope.metrics.surface import OffsetShare, SinkRate, TokensPerDocument
+from headscope.model.identity import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
+from headscope.results.result import Result
 
 ROWS_AT_ONCE = 4
 
 
 def detect_heads(
     model: Model | str, *, sequences: int = 16, length: int = 32, seed: int = 0
-) -> xr.Dataset:
-    """Scores of each head on random token sequences repeated once.
+) -> Result:
+    """Score each head on random token sequences repeated once.
 
     Tokens are drawn without replacement from the vocabulary, special ones left out; an
     encoder's special tokens are put around them.
@@ -40,7 +43,8 @@ def detect_heads(
         seed: of the drawn tokens.
 
     Returns:
-        Over layer and head: `induction`, `duplicate_token`, `previous_token`, `sink_rate`.
+        A result, as `analyze` gives: `induction`, `duplicate_token`, `previous_token` and
+        `sink_rate` over layer and head, with 95 % intervals over sequences.
     """
     model = as_model(model)
     if "decoder" in model.info.blocks:
@@ -58,30 +62,45 @@ def detect_heads(
         )
     metrics = (TokensPerDocument(), OffsetShare(), SinkRate(), DuplicateToken(), Induction())
     accumulator = Accumulator(metrics)
-    axes = Axes(buckets_per_group=1)
+    axes = Axes(buckets_per_group=sequences)
     for start in range(0, sequences, ROWS_AT_ONCE):
         rows = ids[start : start + ROWS_AT_ONCE]
-        n = len(rows)
+        numbers = np.arange(start, start + len(rows))
         mask = np.ones(rows.shape, dtype=bool)
         marks = np.broadcast_to(special, rows.shape).copy()
         stack = replace(Sequences.plain(mask, marks), ids=rows)
-        zeros = np.zeros(n)
-        batch = Batch(axes, {"self": stack}, zeros, zeros, zeros.astype(np.int64))
+        batch = Batch(axes, {"self": stack}, numbers, numbers / sequences, numbers)
         inputs = {"input_ids": torch.from_numpy(rows), "attention_mask": torch.ones(rows.shape)}
         inputs["attention_mask"] = inputs["attention_mask"].long()
         with accumulator.batch(batch) as read:
             model.read(inputs, read)
-    data = finalize_all(
-        accumulator.states(), metrics, axes, accumulator.layers(), has_intervals=False
-    )["self"]
-    return xr.Dataset(
+    states = accumulator.states()
+    blocks = finalize_all(states, metrics, axes, accumulator.layers())
+    for block, data in blocks.items():
+        previous = {
+            f"previous_token{end}": data[f"offset_share{end}"].sel(offset=-1, drop=True)
+            for end in ("", "_interval", "_n_eff")
+        }
+        about = {"title": "To the previous token", "short_title": "Previous token"}
+        previous["previous_token"] = previous["previous_token"].assign_attrs(about)
+        blocks[block] = data.assign(previous)
+    return Result(
+        blocks,
+        label_states(states, metrics),
         {
-            "induction": data["induction"],
-            "duplicate_token": data["duplicate_token"],
-            "previous_token": data["offset_share"].sel(offset=-1, drop=True),
-            "sink_rate": data["sink_rate"],
+            "model": describe_model(model),
+            "corpus": {
+                "name": f"{sequences} random sequences of {length} tokens, repeated once",
+                "unit": "sequence",
+                "documents": sequences,
+                "hash": hashlib.sha256(ids.tobytes()).hexdigest(),
+            },
+            "counts": {"documents": sequences, "tokens": int(ids.size)},
+            "settings": {"max_tokens": int(ids.shape[1]), "over": "attention", "seed": seed},
+            "metrics": [metric_to_dict(metric) for metric in metrics],
+            "axes": axes.to_dict(),
+            "versions": versions(),
         },
-        attrs={"sequences": sequences, "length": length, "seed": seed},
     )
 
 

@@ -8,7 +8,7 @@ probes give (`obj`, `coreference`) stand beside roles, not among them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -72,7 +72,13 @@ class RoleThresholds:
     """A head is broad if exp(entropy) ≥ this fraction of its visible keys (perplexity; Clark et
     al. 2019, section 3.3, compare the entropies themselves)."""
     queries: int = 3
-    """Minimum number of queries that could show the role."""
+    """Minimum number of queries that could show the role; for duplicates, of different words."""
+    induction: float = 0.55
+    """Minimum share for induction in a text, as a mean over different tokens: on lists, commas
+    would outvote the rest. With 0.4, one in seven named heads of lists fails the direct test
+    (`studies/roles.py`)."""
+    induction_kinds: int = 4
+    """Minimum number of different tokens that could show induction."""
 
 
 DEFAULT = RoleThresholds()
@@ -148,15 +154,35 @@ def role_shares(block: Block, entropies: np.ndarray | None = None) -> RoleShares
     queries = np.zeros(len(NAMES), dtype=np.int64)
     uniform = np.zeros((len(NAMES), len(weights), 1))
     visible = _visible(block)
-    for name, share in zip(names, _shares(weights, [places[name] for name in names]), strict=True):
+    votes = [_votes(block, name, places[name]) for name in names]
+    chosen = [places[name] for name in names]
+    for name, share, vote in zip(names, _shares(weights, chosen, votes), votes, strict=True):
         row = NAMES.index(name)
-        queries[row] = int(places[name].any(-1).sum())
+        queries[row] = int((vote > 0).sum())
         shares[row] = share
-        uniform[row] = _uniform_share(places[name], visible)[:, None]
+        uniform[row] = _uniform_share(places[name], visible, vote)[:, None]
     if entropies is not None:
         row = NAMES.index("broad")
         shares[row], queries[row] = _breadth(weights, visible, entropies)
     return _apply(DEFAULT, shares, queries, uniform)
+
+
+def _votes(block: Block, role: str, place: np.ndarray) -> np.ndarray:
+    """`query`: weight of each query that could show a role; all are 0 if too few tokens differ.
+
+    Roles that depend on tokens give one vote to each token (duplicates: each word), however often
+    it occurs. Otherwise the commas of a list decide.
+    """
+    could = np.asarray(place.any(-1))
+    if role not in TOKEN_ROLES:
+        return could.astype(np.float64)
+    tokens = block.query_tokens
+    kinds = _kinds(tokens.tokens) if role == "induction" else _word_kinds(tokens)
+    _, number, counts = np.unique(kinds[could], return_inverse=True, return_counts=True)
+    votes = np.zeros(len(could))
+    if len(counts) >= (DEFAULT.induction_kinds if role == "induction" else DEFAULT.queries):
+        votes[could] = 1 / counts[number]
+    return votes
 
 
 def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.Dataset | None:
@@ -192,6 +218,8 @@ def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.D
         count = f"{role if role in TOKEN_ROLES else 'offset_share'}_count"
         queries[row] = int(data[count].max()) if count in data else thresholds.queries
     coords = {name: first[name].values for name in ("layer", "head")}
+    # Over a corpus, every query has one vote.
+    thresholds = replace(thresholds, induction=thresholds.share)
     return _apply(thresholds, shares, queries, uniform).choose(coords, "corpus")
 
 
@@ -203,7 +231,9 @@ def _apply(
     A head that looks at one place is not broad, and the first token is named before the special
     tokens, one of which it may be.
     """
-    least = np.maximum(thresholds.share, thresholds.times_uniform * uniform)
+    share = np.full((len(NAMES), 1, 1), thresholds.share)
+    share[NAMES.index("induction")] = thresholds.induction
+    least = np.maximum(share, thresholds.times_uniform * uniform)
     broad, first, special = map(NAMES.index, ("broad", "first_token", "special_token"))
     least[broad] = thresholds.broad
     holds = (np.nan_to_num(shares) >= least) & (queries >= thresholds.queries)[:, None, None]
@@ -269,11 +299,15 @@ def _kinds(texts: Iterable[str]) -> np.ndarray:
     )
 
 
+def _word_kinds(tokens: Tokens) -> np.ndarray:
+    """Return the kind of each token's word, -1 without a word."""
+    of_words = _kinds(tokens.word_texts)
+    return np.array([of_words[word] if word >= 0 else -1 for word in tokens.words], np.int64)
+
+
 def _duplicates(tokens: Tokens, stops: np.ndarray) -> np.ndarray:
     """`query key`: tokens of the same word at another place."""
-    words = np.array(tokens.words)
-    of_words = _kinds(tokens.word_texts)
-    kinds = np.array([of_words[word] if word >= 0 else -1 for word in words])
+    words, kinds = np.array(tokens.words), _word_kinds(tokens)
     kinds[stops] = -1
     equal: np.ndarray = np.equal.outer(kinds, kinds) & (kinds >= 0)[:, None]
     equal &= np.not_equal.outer(words, words)
@@ -292,14 +326,14 @@ def _after_duplicate(tokens: Tokens) -> np.ndarray:
     return np.tril(after, -2)
 
 
-def _shares(weights: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
+def _shares(weights: np.ndarray, places: list[np.ndarray], votes: list[np.ndarray]) -> np.ndarray:
     """`place layer head`: attention to a place as a share of all that its queries pay."""
     n_layers, n_heads = weights.shape[:2]
     flat = weights.reshape(n_layers * n_heads, -1)
-    tables = np.stack([place.ravel() for place in places], axis=1).astype(weights.dtype)
+    voted = [(place * vote[:, None]).ravel() for place, vote in zip(places, votes, strict=True)]
+    tables = np.stack(voted, axis=1).astype(weights.dtype)
     paid = (flat @ tables).astype(np.float64)
-    could = np.stack([place.any(-1) for place in places], axis=1).astype(np.float64)
-    total = weights.sum(-1, dtype=np.float64).reshape(n_layers * n_heads, -1) @ could
+    total = weights.sum(-1, dtype=np.float64).reshape(n_layers * n_heads, -1) @ np.stack(votes, 1)
     shares = np.divide(paid, total, out=np.full_like(paid, np.nan), where=total > 0)
     table: np.ndarray = shares.T.reshape(len(places), n_layers, n_heads)
     return table
@@ -316,14 +350,14 @@ def _visible(block: Block) -> np.ndarray:
     return np.ones((1, n_queries, n_keys), dtype=bool)
 
 
-def _uniform_share(place: np.ndarray, visible: np.ndarray) -> np.ndarray:
+def _uniform_share(place: np.ndarray, visible: np.ndarray, votes: np.ndarray) -> np.ndarray:
     """`layer`: the share that uniform attention would pay to a place."""
-    rows = place.any(-1)
+    rows = votes > 0
     if not rows.any():
         return np.zeros(len(visible))
     n_there = (visible[:, rows] & place[rows]).sum(-1)
-    shares: np.ndarray = (n_there / np.maximum(visible[:, rows].sum(-1), 1)).mean(-1)
-    return shares
+    shares: np.ndarray = n_there / np.maximum(visible[:, rows].sum(-1), 1)
+    return np.average(shares, axis=-1, weights=votes[rows])
 
 
 def _breadth(

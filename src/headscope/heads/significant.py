@@ -1,31 +1,39 @@
-"""Heads above a threshold, a baseline or another result, corrected for testing all heads."""
+"""Heads above a threshold, a baseline or another result, corrected for testing all heads.
+
+Of a training: when heads rose above a threshold.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
+from headscope.arguments import finite_number
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.finalize import HEADS
 from headscope.metrics.core.registry import metric_from_dict
-from headscope.results.display import Table, Value, display_of, label_of
+from headscope.results.display import Table, Value, counted, display_of, label_of
 from headscope.results.result import Result, check_labels
+from headscope.results.steps import PREVIOUS, result_at, steps_of
 from headscope.run.compare import (
     Labeled,
+    ProbeCounts,
     caution,
+    dense,
     dominated,
     driven_by_one,
     is_of_same_documents,
     labeled_jackknives,
+    probe_counts,
 )
 from headscope.run.merge import check_results
-from headscope.statistics.differences import paired, unpaired
-from headscope.statistics.intervals import interval, p_above
-from headscope.statistics.jackknife import Jackknife
-from headscope.statistics.multiple_testing import benjamini_hochberg
+from headscope.statistics.differences import p_above_both, p_differs_both, paired, typical, unpaired
+from headscope.statistics.intervals import CONFIDENCE, benjamini_hochberg, interval, p_above
+from headscope.statistics.jackknife import Jackknife, ratio_jackknife
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,11 @@ class SignificantHead:
     value: float
     interval: tuple[float, float]
     """95 %, over documents."""
+    typical: float
+    """Median over buckets of documents, all of the same weight."""
     p: float
+    """The larger of two: of the test of the value, and of the sign test that most buckets of
+    documents say the same."""
     p_adjusted: float
     """Corrected for all heads that were tested."""
 
@@ -46,7 +58,7 @@ class SignificantHead:
 class SignificantHeads(Table):
     """Heads, those with the largest value (or difference) first; `print` it."""
 
-    _left = ("value", "95 % interval", "p, adjusted")
+    _left = ("value", "95 % interval", "typical", "p, adjusted")
     _max_printed = 12
 
     title: str
@@ -63,18 +75,20 @@ class SignificantHeads(Table):
 
     @property
     def _caption(self) -> str:
-        return f"{self._heading}. 95 % intervals over documents."
+        return f"{self._heading}. 95 % intervals over documents; most documents say the same."
 
     @property
     def _note(self) -> str:
         return self.caution
 
     def _columns(self) -> list[str]:
-        return ["layer", "head", "value", "low", "high", "p", "p_adjusted"]
+        return ["layer", "head", "value", "low", "high", "typical", "p", "p_adjusted"]
 
     def records(self) -> list[dict[str, Value]]:
         """Return one row for each head."""
-        rows = [(r.layer, r.head, r.value, *r.interval, r.p, r.p_adjusted) for r in self.rows]
+        rows = [
+            (r.layer, r.head, r.value, *r.interval, r.typical, r.p, r.p_adjusted) for r in self.rows
+        ]
         return [dict(zip(self._columns(), row, strict=True)) for row in rows]
 
     def _cells(self) -> list[list[str]]:
@@ -84,11 +98,12 @@ class SignificantHeads(Table):
                 f"L{row.layer} H{row.head}",
                 f"{row.value:.3f}",
                 f"[{row.interval[0]:.3f}, {row.interval[1]:.3f}]",
+                f"{row.typical:.3f}",
                 f"{row.p_adjusted:.2g}",
             ]
             for row in self.rows
         ]
-        return [["head", "value", "95 % interval", "p, adjusted"], *rows]
+        return [["head", "value", "95 % interval", "typical", "p, adjusted"], *rows]
 
 
 def significant_heads(
@@ -111,13 +126,13 @@ def significant_heads(
         if values["name"] == name:
             metric_from_dict(values)  # an error if its class is not registered here
     known = labeled_jackknives(result, block)
-    labeled = _of_heads(known, name, labels)
+    labeled = of_heads(known, name, labels)
     called = display_of(labeled.array).title
     if labels:
         called += f" ({', '.join(label_of(*label) for label in labels.items())})"
     if isinstance(against, Result):
         check_results(against=against)
-        theirs = _of_heads(labeled_jackknives(against, block), name, labels)
+        theirs = of_heads(labeled_jackknives(against, block), name, labels)
         if theirs.array.sizes != labeled.array.sizes:
             raise InputError(
                 f"{result.model} has {_size(labeled)} and {against.model} {_size(theirs)}: heads "
@@ -130,22 +145,50 @@ def significant_heads(
         said = caution(
             name, labeled.array, labeled.jackknife, theirs.jackknife, is_paired=is_paired
         )
-        return _listed(title, differences, difference.bounds, difference.p, level, said)
+        p = p_differs_both(labeled.jackknife, theirs.jackknife, is_paired=is_paired)
+        medians = (
+            typical(labeled.jackknife, theirs.jackknife)
+            if is_paired
+            else typical(labeled.jackknife) - typical(theirs.jackknife)
+        )
+        return _listed(
+            title,
+            differences,
+            difference.bounds,
+            medians,
+            difference.p,
+            p,
+            level,
+            said,
+        )
+    driven = labeled.jackknife
     if isinstance(against, str):
-        compared = labeled.jackknife - _rival(known, labeled, against, labels)
-        is_mean = against == "mean"
-        rival = "its mean over heads" if is_mean else display_of(known[against].array).title
-        p = p_above(compared)
+        counts = probe_counts(result, block)
+        rival, rivals = rivals_of(known, counts, labeled, name, against, labels)
+        driven = labeled.jackknife - rivals[0]
+        alone = np.max([p_above(labeled.jackknife - other) for other in rivals], axis=0)
+        p = np.max([p_above_both(labeled.jackknife, other) for other in rivals], axis=0)
     else:
         if labeled.jackknife.scale == "logit" and not 0 <= against <= 1:
             raise InputError(
                 f"against={against:g}, but {name} is a share: expected a number from 0 to 1."
             )
-        compared, rival = labeled.jackknife, f"{against:g}"
-        p = p_above(compared, float(against))
+        rival = f"{against:g}"
+        alone = p_above(labeled.jackknife, float(against))
+        p = p_above_both(labeled.jackknife, float(against))
     bounds = interval(labeled.jackknife).bounds
-    said = [*dominated(name, [labeled.jackknife]), *driven_by_one(name, labeled.array, [compared])]
-    return _listed(f"{called} above {rival}", labeled.array, bounds, p, level, said)
+    said = [f"Note: {result.independence}."] if result.independence else []
+    said += [*dominated(name, [labeled.jackknife]), *driven_by_one(name, labeled.array, [driven])]
+    return _listed(
+        f"{called} above {rival}",
+        labeled.array,
+        bounds,
+        typical(labeled.jackknife),
+        alone,
+        p,
+        level,
+        said,
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -154,12 +197,13 @@ def _is_number(value: object) -> bool:
     return math.isfinite(value)
 
 
-def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]) -> Labeled:
+def of_heads(known: dict[str, Labeled], name: str, labels: Mapping[str, str | int]) -> Labeled:
+    """Return a variable over layer and head at one label of each other axis."""
     if name not in known:
         raise UnknownName.of("variable with intervals", name, known)
     array = known[name].array
     check_labels(array, labels, array.dims, f"axis of {name}")
-    labeled = _at(known[name], labels)
+    labeled = at_labels(known[name], labels)
     others = [str(dim) for dim in labeled.array.dims if dim not in HEADS]
     if others or not {*HEADS} <= {*labeled.array.dims}:
         raise InputError(
@@ -169,8 +213,8 @@ def _of_heads(known: dict[str, Labeled], name: str, labels: dict[str, str | int]
     return labeled
 
 
-def _at(labeled: Labeled, labels: dict[str, str | int]) -> Labeled:
-    """A variable at a label of some of its axes."""
+def at_labels(labeled: Labeled, labels: Mapping[str, str | int]) -> Labeled:
+    """Return a variable at a label of some of its axes."""
     array, jackknife = labeled.array, labeled.jackknife
     for axis, label in labels.items():
         number = array[axis].values.tolist().index(label)
@@ -179,16 +223,51 @@ def _at(labeled: Labeled, labels: dict[str, str | int]) -> Labeled:
     return Labeled(array, jackknife)
 
 
+BASELINES = ("dep_alignment", "accuracy", "coref_accuracy")
+"""Variables with a baseline of their own: `against="baseline"`."""
+
+
+def rivals_of(
+    known: dict[str, Labeled],
+    counts: ProbeCounts | None,
+    labeled: Labeled,
+    name: str,
+    against: str,
+    labels: Mapping[str, str | int],
+) -> tuple[str, list[Jackknife]]:
+    """Return the title and the values that heads are compared with, the highest value first.
+
+    A head must be above all of them: an offset that is best by chance does not decide.
+    """
+    if against == "baseline" and name == "dep_alignment":
+        is_either = labels.get("parent") == "either" and "dep_baseline" in known
+        against = "dep_baseline" if is_either else "dep_baseline_by_parent"
+        return "uniform attention", [_rival(known, labeled, against, labels)]
+    if against == "baseline" and counts and counts.name == name and counts.baselines.size:
+        number = counts.labels.index(str(labels[counts.axis]))
+        right, cases = counts.baselines[..., number], counts.cases[:, number, None]
+        values = dense(ratio_jackknife(right, cases, "logit"), len(labeled.jackknife.deltas))
+        title = "every fixed offset" if name == "accuracy" else "every rule"
+        order = np.argsort(-values.value).tolist()
+        return title, [values.at(i, None, None) for i in order]
+    if against == "baseline" and against not in known:
+        raise InputError(
+            f"{name} has no baseline of its own; {', '.join(BASELINES)} have one. Pass "
+            "against='mean', a number, or the name of another variable."
+        )
+    if against == "mean":
+        return "its mean over heads", [labeled.jackknife.mean((0, 1)).at(None, None)]
+    rival = _rival(known, labeled, against, labels)
+    return display_of(known[against].array).title, [rival]
+
+
 def _rival(
-    known: dict[str, Labeled], labeled: Labeled, name: str, labels: dict[str, str | int]
+    known: dict[str, Labeled], labeled: Labeled, name: str, labels: Mapping[str, str | int]
 ) -> Jackknife:
-    """Return the value that each head is compared with, over the same documents."""
-    if name == "mean":
-        return labeled.jackknife.mean((0, 1)).at(None, None)
     if name not in known:
-        raise UnknownName.of("variable to compare with", name, ["mean", *known])
+        raise UnknownName.of("variable to compare with", name, ["mean", "baseline", *known])
     dims = known[name].array.dims
-    rival = _at(known[name], {axis: labels[axis] for axis in labels if axis in dims})
+    rival = at_labels(known[name], {axis: labels[axis] for axis in labels if axis in dims})
     array, jackknife = rival.array, rival.jackknife
     units, theirs = (display_of(side).units for side in (labeled.array, array))
     if units != theirs and not (units.startswith("share") and theirs.startswith("share")):
@@ -204,20 +283,25 @@ def _listed(
     title: str,
     array: xr.DataArray,
     bounds: np.ndarray,
+    medians: np.ndarray,
+    p_alone: np.ndarray,
     p: np.ndarray,
     level: float,
     cautions: list[str],
 ) -> SignificantHeads:
+    """Return the list; `p_alone` is that of the value, without the sign test."""
     adjusted = benjamini_hochberg(p)
     layers, heads, values = array["layer"].values, array["head"].values, array.values
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted < level)
+        few = int(((benjamini_hochberg(p_alone) < level) & ~(adjusted < level)).sum())
     rows = [
         SignificantHead(
             int(layers[i]),
             int(heads[j]),
             float(values[i, j]),
             (float(bounds[0, i, j]), float(bounds[1, i, j])),
+            float(medians[i, j]),
             float(p[i, j]),
             float(adjusted[i, j]),
         )
@@ -227,6 +311,9 @@ def _listed(
     untested = int(np.isfinite(values).sum()) - n
     if untested > 0:
         cautions = [f"Not tested, for too few documents: {untested} heads.", *cautions]
+    if few:
+        noun = "1 head is so" if few == 1 else f"{few} heads are so"
+        cautions = [f"Not listed: {noun} in total, but not clearly in most documents.", *cautions]
     correction = f"Benjamini–Hochberg over {n} heads, level {level:g}"
     rows.sort(key=lambda row: -abs(row.value))
     return SignificantHeads(title, correction, n, tuple(rows), " ".join(cautions))
@@ -234,3 +321,110 @@ def _listed(
 
 def _size(labeled: Labeled) -> str:
     return " × ".join(f"{labeled.array.sizes[dim]} {dim}s" for dim in HEADS)
+
+
+@dataclass(frozen=True, slots=True)
+class Onset:
+    """Step at which one head rose above the threshold for good."""
+
+    layer: int
+    head: int
+    step: int
+    low: int
+    """First step from which on the head may be above."""
+    high: int | None
+    """First step from which on the head is above at every step; None if that is not shown."""
+    value: float
+    """Value at the last step."""
+
+
+@dataclass(frozen=True)
+class Onsets(Table):
+    """Heads that end above a threshold, in the order in which they rose; `print` it."""
+
+    _left = ("95 % interval",)
+
+    title: str
+    caption: str
+    rows: tuple[Onset, ...]
+
+    @property
+    def _caption(self) -> str:
+        return f"{self.title}. {self.caption}"
+
+    @property
+    def _note(self) -> str:
+        return self.caption
+
+    def _columns(self) -> list[str]:
+        return ["layer", "head", "step", "low", "high", "value"]
+
+    def records(self) -> list[dict[str, Value]]:
+        """Return one row for each head."""
+        return [{name: getattr(row, name) for name in self._columns()} for row in self.rows]
+
+    def _cells(self) -> list[list[str]]:
+        rows = [
+            [
+                f"L{row.layer} H{row.head}",
+                f"{row.step:,}",
+                f"[{row.low:,}, {'–' if row.high is None else f'{row.high:,}'}]",
+                f"{row.value:.3f}",
+            ]
+            for row in self.rows
+        ]
+        return [["head", "first step", "95 % interval", "at the end"], *rows]
+
+
+def find_onsets(
+    result: Result,
+    name: str,
+    threshold: float = 0.5,
+    *,
+    block: str | None = None,
+    **labels: str | int,
+) -> Onsets:
+    """See `Result.onsets`."""
+    steps = steps_of(result)
+    if len(steps) < 2:
+        raise InputError(f"An onset needs two steps or more; this result has {len(steps)}.")
+    threshold = finite_number("threshold", threshold)
+    variable, chosen = (
+        ("offset_share", {"offset": -1, **labels}) if name == PREVIOUS else (name, labels)
+    )
+    values, lows, highs = [], [], []
+    for step in steps:
+        known = labeled_jackknives(result_at(result, step), block, variable)
+        labeled = of_heads(known, variable, chosen)
+        bounds = interval(labeled.jackknife, 1 - (1 - CONFIDENCE) / len(steps))
+        values.append(labeled.array.values)
+        # An unknown bound excludes nothing.
+        lows.append(np.nan_to_num(bounds.low, nan=-np.inf))
+        highs.append(np.nan_to_num(bounds.high, nan=np.inf))
+    first, low, high = (_stays(np.stack(x) >= threshold) for x in (values, highs, lows))
+    rows = [
+        Onset(
+            int(labeled.array["layer"].values[i]),
+            int(labeled.array["head"].values[j]),
+            steps[first[i, j]],
+            steps[low[i, j]],
+            steps[high[i, j]] if high[i, j] < len(steps) else None,
+            float(values[-1][i, j]),
+        )
+        for i, j in np.argwhere(first < len(steps))
+    ]
+    rows.sort(key=lambda row: (row.step, -row.value))
+    called = "To the previous token" if name == PREVIOUS else display_of(labeled.array).title
+    title = f"{called}: {len(rows)} of {first.size} heads end above {threshold:g}"
+    caption = (
+        f"First of {len(steps)} tracked steps after which a head stays above; intervals for each "
+        f"head, over {counted(result.n_documents)}, simultaneous over steps (Bonferroni)."
+    )
+    return Onsets(title, caption, tuple(rows))
+
+
+def _stays(is_above: np.ndarray) -> np.ndarray:
+    """`…`: number of the first step from which on all are true; the number of steps if none."""
+    from_here_on = np.logical_and.accumulate(is_above[::-1])[::-1]
+    count: np.ndarray = from_here_on.sum(0)
+    return len(is_above) - count

@@ -105,6 +105,11 @@ def _order(value: object) -> int:
         return LAST
 
 
+def counted(n: int, noun: str = "document") -> str:
+    """`1 document`, `2,001 documents`."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 def is_shown(array: xr.DataArray | xr.Variable) -> bool:
     """Return True if a variable has its own heading, unlike counts, intervals and means."""
     return "title" in array.attrs

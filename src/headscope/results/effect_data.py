@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from headscope.errors import InputError, UnknownName
-from headscope.results.display import latex_table
+from headscope.results.display import Table, Value, counted, latex_table
 from headscope.results.result import HEADS, Result
 from headscope.text.tokens import Tokens
 
@@ -112,6 +112,127 @@ class HeadEffects:
     def to_dataframe(self) -> pd.DataFrame:
         """Return a row for every head: its effect on the top prediction or the text's vector."""
         return self.values.to_dataframe().reset_index()
+
+
+class EffectArray(xr.DataArray):  # type: ignore[no-untyped-call]
+    """Effects or contributions with labels: an xarray array that prints as a table.
+
+    `array.table()` has the same rows with corrected p values, and `array.to_latex()` writes them.
+    """
+
+    __slots__ = ()
+
+    def table(self) -> EffectTable:
+        """Return the rows, those with the largest absolute value first, with corrected p values."""
+        from headscope.statistics.intervals import benjamini_hochberg
+
+        columns = {
+            str(name): xr.DataArray(array).broadcast_like(xr.DataArray(self)).values.ravel()
+            for name, array in {**self.coords, self.name: self}.items()
+        }
+        has_p = "p" in columns
+        if has_p and "p_adjusted" not in columns:
+            columns["p_adjusted"] = benjamini_hochberg(columns["p"])
+        values = columns[str(self.name)]
+        order = np.argsort(-np.nan_to_num(np.abs(values), nan=-1.0), kind="stable")
+        rows = [
+            {name: _plain(column[i]) for name, column in columns.items()}
+            for i in order
+            if np.isfinite(values[i])
+        ]
+        about = self.attrs
+        title = f"{about.get('model', '')}: {about.get('long_name', self.name)}"
+        number, texts = about.get("number"), about.get("texts")
+        details = [f"{number!s:.120} in {about['units']}" if number and "units" in about else ""]
+        one = "" if "correction" in about else "one text"
+        details += [f"n = {counted(int(texts), 'text')}" if texts else one]
+        correction = about.get("correction", f"Benjamini–Hochberg over {len(rows)}")
+        details += [f"95 % intervals; * p < 0.05, {correction}" * has_p]
+        return EffectTable(title, "; ".join(filter(None, details)), tuple(rows), str(self.name))
+
+    def to_latex(self, n: int | None = 20) -> str:
+        """Return a LaTeX table (package booktabs) of the `n` largest; None for all."""
+        table = self.table()
+        return replace(table, rows=table.rows[:n]).to_latex()
+
+    def __str__(self) -> str:
+        return str(self.table()) if self.ndim and self.name in NAMES else repr(self)
+
+
+NAMES = ("effect", "attribution")
+
+
+def _plain(value: Any) -> Value:
+    plain: Value = value.item() if hasattr(value, "item") else value
+    return plain
+
+
+@dataclass(frozen=True)
+class EffectTable(Table):
+    """Effects of heads, sets or components, the largest first; `print` it."""
+
+    _max_printed = 12
+
+    title: str
+    details: str
+    rows: tuple[dict[str, Value], ...]
+    name: str
+
+    @property
+    def _caption(self) -> str:
+        return f"{self.title}; {self.details}."
+
+    @property
+    def _note(self) -> str:
+        return f"{self.details}."
+
+    def records(self) -> list[dict[str, Value]]:
+        """Return one row for each head, set or component."""
+        return [dict(row) for row in self.rows]
+
+    def _cells(self) -> list[list[str]]:
+        cells = [["component" if self.name == "attribution" else "head", self.name]]
+        known = ("layer", "head", "kind", "low", "high", "p", "p_adjusted", self.name)
+        for row in self.rows:
+            own = [str(value) for name, value in row.items() if name not in known]
+            place = [f"L{row['layer']} H{row['head']}"] if {"layer", "head"} <= {*row} else []
+            label = " ".join(own or place if "component" in row else place + own)
+            text = f"{row[self.name]:+.3f}".replace("-", "−")
+            low, p = row.get("low"), row.get("p_adjusted")
+            if isinstance(low, float) and np.isfinite(low):
+                text += f" [{low:+.3f}, {row['high']:+.3f}]".replace("-", "−")
+            is_significant = isinstance(p, float) and p < 0.05
+            cells.append([label, text + "*" * is_significant])
+        return cells
+
+
+class Comparison(xr.Dataset):  # type: ignore[no-untyped-call]
+    """Differences of two results: an xarray dataset with tables for papers."""
+
+    __slots__ = ()
+
+    def table(self, name: str, **labels: str | int) -> EffectTable:
+        """Return one difference (`null_share`, `accuracy_best`) with intervals and corrected p.
+
+        `labels` select from its axes; the correction stays that of all its numbers.
+        """
+        known = [str(key) for key in self if f"{key}_p_adjusted" in self]
+        if name not in known:
+            raise UnknownName.of("difference", name, known)
+        low, high = (self[f"{name}_interval"].sel(bound=b, drop=True) for b in ("low", "high"))
+        p, adjusted = self[f"{name}_p"], self[f"{name}_p_adjusted"]
+        about = {
+            "model": f"{self.attrs['left']} minus {self.attrs['right']}",
+            "long_name": str(self[name].attrs.get("title", name)),
+            "correction": str(adjusted.attrs["long_name"]).removeprefix("the same, "),
+        }
+        array = xr.DataArray(self[name]).assign_coords(low=low, high=high, p=p, p_adjusted=adjusted)
+        return EffectArray(array.sel(labels, drop=True).assign_attrs(about), name=name).table()
+
+    def to_latex(self, name: str, n: int | None = 20, **labels: str | int) -> str:
+        """Return a LaTeX table (package booktabs) of the `n` largest differences."""
+        table = self.table(name, **labels)
+        return replace(table, rows=table.rows[:n]).to_latex()
 
 
 def cosine(left: xr.DataArray, right: xr.DataArray) -> xr.DataArray:
@@ -267,6 +388,63 @@ class ExplainedScore:
             rows = [*top, ("all others", self.contrast - sum(value for _, value in top))]
             lines.append(f"  by the {side}'s parts")
             lines += [f"    {name:<16} {v:+.2f}" for name, v in rows if abs(v) >= MIN_PRINTED]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+
+@dataclass(frozen=True, eq=False)
+class Lens:
+    """Predictions of every layer's stream. Made by `headscope.lens`.
+
+    Attributes:
+        data: `token` and `probability` over `layer` (−1 is the input of the first layer) and
+            `place`; `target_rank`, `target_probability` and `difference` over `layer`.
+    """
+
+    data: xr.Dataset
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a row for each layer."""
+        frame = self.data.drop_vars(["token", "probability"]).drop_dims("place").to_dataframe()
+        frame.insert(0, "top", [" ".join(map(repr, row)) for row in self.data["token"].values])
+        return frame
+
+    def figure(self) -> Figure:
+        """Draw the target's probability and the logit difference by layer."""
+        from headscope.figures.table_charts import lens_figure
+
+        return lens_figure(self)
+
+    def to_page(self) -> dict[str, Any]:
+        """Return plain data for a page: a row for each layer."""
+        data = self.data
+        rows = [
+            {
+                "layer": int(data["layer"].values[i]),
+                "tokens": [str(token) for token in data["token"].values[i]],
+                "probabilities": [float(p) for p in data["probability"].values[i]],
+                **{
+                    str(name): float(data[name].values[i])
+                    for name in data.data_vars
+                    if data[name].dims == ("layer",)
+                },
+            }
+            for i in range(data.sizes["layer"])
+        ]
+        return {"text": data.attrs["text"], "number": data.attrs["number"], "rows": rows}
+
+    def __repr__(self) -> str:
+        attrs = self.data.attrs
+        lines = [f"<Lens of {attrs['model']}: {attrs['number']}>"]
+        for i, layer in enumerate(self.data["layer"].values.tolist()):
+            token, p = (self.data[name].values[i, 0] for name in ("token", "probability"))
+            rank = int(self.data["target_rank"].values[i])
+            name = "input" if layer < 0 else f"L{layer}"
+            lines.append(
+                f"  {name:<6} {token!r:<14} {p:6.1%}   {attrs['target']!r} at rank {rank:,}"
+            )
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

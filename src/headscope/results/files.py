@@ -30,11 +30,12 @@ from headscope.results.predictions import Predictions
 from headscope.results.probe import Probe
 from headscope.results.result import MeasuredDocument, Result
 from headscope.results.trace import Block, Trace
+from headscope.results.wires import Wires
 from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
 FILE_FORMAT = 3
 """Number of the file format; an edition that renames variables has a new one."""
-PROBE, RESULT, TRACE = "probe", "result", "trace"
+PROBE, RESULT, TRACE, WIRES = "probe", "result", "trace", "wires"
 GROUPS = ("parameters", "log")
 
 
@@ -64,6 +65,23 @@ def _load_probe(groups: Mapping[str, xr.Dataset]) -> Probe:
     root = root.drop_vars("provenance")
     root.attrs = {}
     return Probe(kind, groups["/parameters"], root, groups["/log"], provenance)
+
+
+def save_wires(wires: Wires, path: str | os.PathLike[str]) -> None:
+    """Write wires; the file appears when complete."""
+    text = json.dumps(dict(wires.about), ensure_ascii=True)
+    root = wires.data.assign(about=((), text))
+    root.attrs.update(headscope=WIRES, format=FILE_FORMAT)
+    _save(path, {"/": root}, compression=4)
+
+
+def _load_wires(groups: Mapping[str, xr.Dataset]) -> Wires:
+    """Read wires, without their model."""
+    root = groups["/"]
+    about = json.loads(str(root["about"].item()))
+    root = root.drop_vars("about")
+    root.attrs = {}
+    return Wires(root, about)
 
 
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
@@ -404,15 +422,16 @@ def _check_format(file: Path, version: object) -> None:
     )
 
 
-_LOADERS: dict[str, Callable[[Mapping[str, xr.Dataset]], Trace | Result | Probe]] = {
+_LOADERS: dict[str, Callable[[Mapping[str, xr.Dataset]], Trace | Result | Probe | Wires]] = {
     TRACE: _load_trace,
     RESULT: _load_result,
     PROBE: _load_probe,
+    WIRES: _load_wires,
 }
 
 
-def open(path: str | os.PathLike[str]) -> Trace | Result | Probe:
-    """Open a saved trace, result (also by its run folder) or probe.
+def open(path: str | os.PathLike[str]) -> Trace | Result | Probe | Wires:
+    """Open a saved trace, result (also by its run folder), probe or wires.
 
     Raises:
         InputError: the file does not exist.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -23,6 +24,7 @@ def named_blocks(
     Raises:
         InputError: arrays and tokens do not name the same stacks, or their sizes disagree.
     """
+    attention = _cached_patterns(attention)
     if not isinstance(attention, Mapping):
         if isinstance(tokens, Mapping):
             raise InputError(
@@ -83,6 +85,26 @@ def named_blocks(
     return arrays, stacks
 
 
+def _cached_patterns(attention: object) -> object:
+    """Return the layers of an activation cache of TransformerLens; anything else unchanged."""
+    cache = getattr(attention, "cache_dict", attention)
+    if not isinstance(cache, Mapping):
+        return attention
+    places = ((_PATTERN.fullmatch(str(name)), array) for name, array in cache.items())
+    layers = {int(place[1]): array for place, array in places if place is not None}
+    if not layers and any("hook_" in str(name) for name in cache):
+        raise InputError(
+            "The cache has no blocks.0.attn.hook_pattern, the attention after the softmax. Keep "
+            "it: names_filter=lambda name: name.endswith('hook_pattern')."
+        )
+    if layers and sorted(layers) != list(range(len(layers))):
+        raise InputError(f"The cache has the layers {sorted(layers)}; expected all from 0 on.")
+    return [layers[n] for n in sorted(layers)] if layers else attention
+
+
+_PATTERN = re.compile(r"blocks\.(\d+)\.attn\.hook_pattern")
+
+
 def is_stepwise(attention: object) -> TypeGuard[Sequence[Sequence[object]]]:
     """Return True for the value of `generate(output_attentions=True)`: layers for each step."""
     if not isinstance(attention, Sequence) or not attention:
@@ -141,6 +163,13 @@ def stacked_attention(attention: object) -> np.ndarray:
     if isinstance(attention, Sequence):
         layers = []
         for index, given in enumerate(attention):
+            if given is None:
+                raise InputError(
+                    f"Layer {index} of the attention is None: the model runs on SDPA or flash "
+                    "attention, which returns no weights. Call "
+                    'model.set_attn_implementation("eager"), or let headscope run the model: '
+                    "hs.load(model, tokenizer).trace(text)."
+                )
             layer = _numpy(given)
             layer = layer[0] if layer.ndim == 4 and layer.shape[0] == 1 else layer
             if layer.ndim != 3:
@@ -160,10 +189,13 @@ def stacked_attention(attention: object) -> np.ndarray:
         weights = np.stack(layers)
     else:
         weights = _numpy(attention)
+        if weights.ndim == 5 and weights.shape[1] == 1:  # layer, a batch of one, head, query, key
+            weights = weights[:, 0]
     if weights.ndim != 4:
         raise InputError(
             f"Attention has {weights.ndim} axes {weights.shape}; expected four: "
-            "layer, head, query, key."
+            "layer, head, query, key"
+            + ("; of a batch, choose one text: array[:, 0]." if weights.ndim == 5 else ".")
         )
     if 0 in weights.shape:
         raise InputError(f"Attention (layer, head, query, key) is empty: {weights.shape}.")
@@ -171,6 +203,7 @@ def stacked_attention(attention: object) -> np.ndarray:
 
 
 def _numpy(array: Any) -> np.ndarray:
+    array = getattr(array, "value", array)  # a value that nnsight saved
     for name in ("detach", "cpu"):  # a torch tensor, without importing torch
         array = getattr(array, name, lambda array=array: array)()
     if "bfloat16" in str(getattr(array, "dtype", "")):  # which NumPy does not know

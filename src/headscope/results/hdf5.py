@@ -46,6 +46,7 @@ KINDS: Mapping[str, frozenset[str]] = {
     "trace": frozenset({"blocks", "stacks", "media", "predictions", "effects"}),
     "result": frozenset({"blocks", "groups", "states", "documents"}),
     "probe": frozenset({"parameters", "log"}),
+    "wires": frozenset(),
 }
 """Kind of a file → the groups at its root."""
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from headscope.attention import BlockName
     from headscope.heads.cards import HeadCard
     from headscope.heads.head_map import HeadMap
-    from headscope.heads.significant import SignificantHeads
+    from headscope.heads.replication import TestedFindings
+    from headscope.heads.significant import Onsets, SignificantHeads
     from headscope.model.model import Model
     from headscope.probes.tables import BiasTable, ProbeTable
+    from headscope.results.effect_data import Comparison
     from headscope.results.probe import Probe, ProbeExamples
     from headscope.text.corpus import Corpus
     from headscope.text.readers.read import Readable
@@ -125,13 +127,54 @@ class Result:
 
     @property
     def title(self) -> str:
-        """Model, corpus and weighting, for figures and tables."""
-        return f"{self.model} · {self.corpus_name}" + " · weighted by norms" * (self.over == "norm")
+        """Model, corpus, weighting and assumptions, for figures and tables."""
+        weighting = "weighted by norms" * (self.over == "norm")
+        parts = (self.model, self.corpus_name, weighting, self.independence)
+        return " · ".join(filter(None, parts))
+
+    @property
+    def independence(self) -> str:
+        """Units that intervals take as independent; empty if those are marked documents."""
+        return str(self.provenance.get("corpus", {}).get("independence", ""))
 
     @property
     def n_documents(self) -> int:
         """Number of measured documents."""
-        return int(self.dataset["tokens_per_document_count"])
+        return int(self.dataset["tokens_per_document_count"].max())
+
+    @property
+    def steps(self) -> list[int]:
+        """Training steps of a tracked model (`HeadTracker`); empty for other results."""
+        from headscope.results.steps import steps_of
+
+        return steps_of(self)
+
+    def at_step(self, step: int) -> Result:
+        """Return the result of one training step, as `analyze` gives it.
+
+        Steps read the same documents: `result.at_step(900).compare(result.at_step(100))` is paired.
+        """
+        from headscope.results.steps import result_at
+
+        return result_at(self, step)
+
+    def onsets(
+        self, name: str, threshold: float = 0.5, *, block: str | None = None, **labels: str | int
+    ) -> Onsets:
+        """Return when heads rose above a threshold: the first step after which each stays above.
+
+        The interval holds the true step, among those tracked, with 95 % confidence for each head:
+        bounds are simultaneous over all steps (Bonferroni). Needs a result with the axis `step`.
+
+        Args:
+            name: variable over layer and head; `previous_token` is `offset_share` at offset −1.
+            threshold: the value to stay above; default: the share that a role needs.
+            block: another attention block, such as `decoder`.
+            labels: one label for each other axis.
+        """
+        from headscope.heads.significant import find_onsets
+
+        return find_onsets(self, name, threshold, block=block, **labels)
 
     def exemplars(self, layer: int, head: int, block: str | None = None) -> list[Exemplar]:
         """Return documents with a head's highest weights, highest first."""
@@ -226,7 +269,7 @@ class Result:
     def summary(self) -> str:
         """Size of the corpus: `2,001 documents (sentences), 25,148 tokens, 3 cut to 512 tokens`.
 
-        It also names the sums that one document dominates.
+        It also says what is taken as independent, and names the sums that one document dominates.
         """
         n, provenance = self.n_documents, self.provenance
         unit = str(provenance.get("corpus", {}).get("unit", ""))
@@ -240,6 +283,9 @@ class Result:
         if counts.get("truncated"):
             limit = provenance.get("settings", {}).get("max_tokens", "fewer")
             parts.append(f"{counts['truncated']:,} cut to {limit} tokens")
+        if counts.get("long_words"):
+            n, limit = counts["long_words"], provenance["settings"]["max_word_tokens"]
+            parts.append(f"{n:,} word{'s' * (n != 1)} of over {limit} tokens left out")
         if counts.get("failed"):
             parts.append(f"{counts['failed']:,} left out")
         shares = {
@@ -247,11 +293,12 @@ class Result:
             for name, array in self.dataset.data_vars.items()
             if "largest_share" in array.attrs
         }
+        size = "; ".join(filter(None, [", ".join(parts), self.independence]))
         if not shares:
-            return ", ".join(parts)
+            return size
         named = ", ".join(list(shares)[:3]) + f" and {len(shares) - 3} more" * (len(shares) > 3)
         return (
-            f"{', '.join(parts)}; one document holds {max(shares.values()):.0%} of {named}, and "
+            f"{size}; one document holds {max(shares.values()):.0%} of {named}, and "
             f"intervals say little of others: {CURE}"
         )
 
@@ -274,12 +321,13 @@ class Result:
     @property
     def _size(self) -> str:
         sizes = self.dataset.sizes
-        return f"{sizes.get('layer', 0)} layers × {sizes.get('head', 0)} heads"
+        size = f"{sizes.get('layer', 0)} layers × {sizes.get('head', 0)} heads"
+        return f"{len(self.steps)} steps × {size}" if self.steps else size
 
     @property
     def _measured(self) -> list[str]:
         names = map(str, self.dataset.data_vars)
-        derived = ("_interval", "_n_eff", "_count", "_by_layer", "_mean")
+        derived = (*DERIVED, "_count", "_by_layer", "_mean")
         return [name for name in names if not name.endswith(derived)]
 
     def group(self, name: str) -> Result:
@@ -291,13 +339,16 @@ class Result:
 
         return group_result(self, name)
 
-    def compare(self, other: Result) -> xr.Dataset:
+    def compare(self, other: Result) -> Comparison:
         """Return differences, this result minus the other, with 95 % intervals and p values.
 
         Compares two models over one corpus, or two genres under one model (`result.group`).
         Variables are compared head by head if both models have the same layers and heads; their
         means over heads (`…_mean`) always. Results of the same documents are paired; the
-        attribute `comparison` says so. `…_p` is the two-sided p value of each difference, and
+        attribute `comparison` says so. Of probes of the same documents, `accuracy_best` and
+        `coref_accuracy_best` compare best head with best head, also of models of other shape:
+        cross-fitted, with intervals and tests that count the choice of the head, Holm-corrected
+        over relations. `…_p` is the two-sided p value of each difference, and
         `…_p_adjusted` is corrected for all heads of the variable (Benjamini & Hochberg): use it
         in lists. Variability is omitted if the sides kept different numbers of documents, since
         fewer make it smaller. Unregistered metrics (`headscope.register_metric`) are omitted with
@@ -327,8 +378,10 @@ class Result:
 
         Args:
             name: variable over layer and head.
-            against: a number; another variable of this result (`dep_baseline`); `mean`, the mean
-                over heads; or another result, for two-sided differences.
+            against: a number; another variable of this result; `mean`, the mean over heads;
+                `baseline`, the variable's own (`dep_alignment`: uniform attention; `accuracy`:
+                every fixed offset; `coref_accuracy`: every rule); or another result, for
+                two-sided differences.
             level: level of the corrected p values.
             block: another attention block, such as `decoder`.
             labels: one label for each other axis: `result.significant("pos_to", tag="NOUN")`.
@@ -336,6 +389,31 @@ class Result:
         from headscope.heads.significant import significant_heads
 
         return significant_heads(self, name, against=against, level=level, block=block, **labels)
+
+    def replicates(
+        self, other: Result, names: Sequence[str] | None = None, *, n: int | None = 3
+    ) -> TestedFindings:
+        """Return which findings of this corpus hold on another corpus of the same model.
+
+        Findings are heads above their baseline or the mean over heads (`significant`), the highest
+        layer above the lowest, and the best heads of a probe above their baselines. A head chosen
+        here is tested there as it is. Each test is one-sided, in the direction found here, and
+        Holm-corrected over all findings: with p below 0.05 a finding holds. Documents that both
+        corpora contain make findings hold too often.
+
+        Args:
+            other: result of the same model and metrics on other documents.
+            names: variables; by default those over layer and head alone, `dep_alignment`,
+                `offset_share` and a probe's accuracy. Of others (`pos_to`) each label is tested.
+            n: number of heads of each list, those with the highest values; None for all. Fewer
+                findings are corrected less.
+
+        Raises:
+            InputError: the models or weightings differ, or the documents are the same.
+        """
+        from headscope.heads.replication import replicate
+
+        return replicate(self, other, names, n)
 
     def figure(self, name: str, **options: object) -> Figure:
         """Draw one figure of the papers, or of headscope, with matplotlib.
@@ -397,6 +475,7 @@ class Result:
         *,
         n: int = 5,
         block: str | None = None,
+        relations: Sequence[str] = (),
     ) -> ProbeTable | BiasTable:
         """Return the table of a probe's result.
 
@@ -410,13 +489,15 @@ class Result:
                 highest accuracy in these sentences.
             n: number of heads, for `probe_bias`.
             block: another attention block, such as `decoder`.
+            relations: planned rows, chosen before the run. They are corrected among themselves;
+                all others are exploratory.
 
         Raises:
             InputError: the result is not of a probe.
         """
         from headscope.probes.tables import table_of
 
-        return table_of(self, heads, n=n, block=block)
+        return table_of(self, heads, n=n, block=block, relations=relations)
 
     def examples(
         self,
@@ -472,14 +553,16 @@ class Result:
         *others: Result | Probe | str | os.PathLike[str],
         title: str | None = None,
         pages: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> Path:
         """Write a report: findings, figures and a card for every head. See `headscope.report`.
 
-        `others` are more results, run folders or files of results, and trained probes.
+        `others` are more results, run folders or files of results, and trained probes; `options`
+        are `replicate` and `hypotheses`.
         """
         from headscope.reporting.report import report
 
-        return report([self, *others], path, title=title, pages=pages)
+        return report([self, *others], path, title=title, pages=pages, **options)
 
     def export(
         self, form: str, folder: str | os.PathLike[str], *, block: str | None = None
@@ -509,7 +592,7 @@ class Result:
 
 HEADS = ("layer", "head")
 INTERVAL = "_interval"
-DERIVED = (INTERVAL, "_n_eff")
+DERIVED = (INTERVAL, "_n_eff", "_typical")
 
 
 def check_labels(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headscope.metrics.core.contract import Metric
     from headscope.metrics.core.labels import Tagset
     from headscope.model.tracing import Origin
-    from headscope.page.payload import Step
+    from headscope.page.payload import Question, Step
     from headscope.page.widget import Explorer
     from headscope.results.result import Result
     from headscope.run.options import Over
@@ -316,8 +316,9 @@ class Trace:
         Args:
             attention: `layer head query key`, or a sequence of `head query key` arrays
                 (or of `1 head query key`, as transformers returns them); or such arrays for every
-                step, as `generate(output_attentions=True)` returns them. Several blocks by name:
-                `{"encoder": …, "decoder": …, "cross": …}`.
+                step, as `generate(output_attentions=True)` returns them; or an activation cache of
+                TransformerLens, with its `hook_pattern`s. A batch axis of one is dropped. Several
+                blocks by name: `{"encoder": …, "decoder": …, "cross": …}`.
             tokens: one string per position; for several blocks, by stack (`cross` is from the
                 decoder's tokens to the encoder's).
             special: flags of special tokens; none by default.
@@ -460,6 +461,7 @@ class Trace:
         titles: Sequence[str] | None = None,
         theme: str = "auto",
         story: Sequence[Step] = (),
+        exercise: Sequence[Question] = (),
         evidence: Result | Iterable[Result] | None = None,
         effects: bool = False,
         over: Over = "attention",
@@ -472,11 +474,12 @@ class Trace:
             ])
 
         `headscope.save_page` puts several traces into one page. The arguments are those of
-        `explore`, with `path`, the file to write, and three more:
+        `explore`, with `path`, the file to write, and four more:
 
         - `story`: captions, each with its selection: `layer`, `head`, `block`, `word`, `key`,
           `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so on; or a
           URL fragment copied from a page. `neurons` includes the layers of the story by default.
+        - `exercise`: questions of “Your turn” (see `headscope.save_page`).
         - `effects`: store the effect of each head, which needs the model (see `with_effects`).
         """
         from headscope.page.save_page import save_page
@@ -499,6 +502,7 @@ class Trace:
             titles=titles,
             selection=selection,
             story=story,
+            exercise=exercise,
             evidence=evidence,
             effects=effects,
         )

@@ -27,6 +27,10 @@ def analyze(
         int | None,
         typer.Option(min=2, help="Cut longer documents. [default: 512, for segments 128]"),
     ] = None,
+    windows: Annotated[
+        int | None,
+        typer.Option(min=8, help="Read longer documents in overlapping windows, not cut."),
+    ] = None,
     run: options.CorpusRunOptions,
     figures: Annotated[
         bool, typer.Option(help="Also draw the papers' figures, without a new run if complete.")
@@ -52,7 +56,7 @@ def analyze(
         loaded,
         hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
         metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
-        **run.options(out=out, max_tokens=max_tokens),
+        **run.options(out=out, max_tokens=max_tokens, windows=windows),
     )
     drawn = []
     if figures:
@@ -84,3 +88,20 @@ def analyze(
     if drawn:
         lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
     return CommandResult(data, "\n".join(lines))
+
+
+def sensitivity(
+    corpus: options.CorpusOption,
+    out: options.OutOption,
+    *,
+    unit: options.UnitOption = "sentence",
+    run: options.CorpusRunOptions,
+) -> CommandResult:
+    """Measure a corpus under other choices, and say which findings depend on them."""
+    import headscope as hs
+
+    documents = run.open_corpus(corpus, unit)
+    table = hs.sensitivity(run.load_model(), documents, **run.options(out=out))
+    table.to_csv(out / "sensitivity.csv")
+    data = {"summary": table.summary, "table": str(out / "sensitivity.csv")}
+    return CommandResult(data, f"{table}\ntable {data['table']}")

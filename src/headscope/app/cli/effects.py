@@ -105,8 +105,8 @@ def _answer(
     attributes = array.attrs
     rows, lines = [], []
     for layer, head, value in rank(array, top):
-        row: dict[str, object] = {"head": f"L{layer} H{head}", "effect": value}
-        line = f"  {row['head']:<8} {value:+.3f}"
+        row: dict[str, object] = {"layer": layer, "head": head, "effect": value}
+        line = f"  {f'L{layer} H{head}':<8} {value:+.3f}"
         values = array.sel(layer=layer, head=head)
         if "low" in array.coords:
             low, high = (float(values[bound]) for bound in ("low", "high"))
@@ -124,13 +124,17 @@ def _answer(
     first = (
         f"{attributes['model']}: {attributes['number']}{before} ({how}, in {attributes['units']})"
     )
-    last = attributes.get("holds", f"mean over {attributes['texts']} texts")
+    n = attributes["texts"]
+    last = f"mean over {n} text{'s' * (n != 1)}"
     if rows and rows[0].get("low", 0.0) is None:
         last += ": too few for an interval"
+    elif "holds" in attributes:
+        last = attributes["holds"] if n == 1 else f"{last}; {attributes['holds']}"
     lines = [first, *lines, f"  {last}"]
     if inputs.get("result"):
         lines.append(f"  result   {inputs['result']}")
     method = "exact" if estimates is None else "gradient"
     data = {"model": attributes["model"], **inputs, "number": attributes["number"],
-            "with": attributes["with"], "method": method, "heads": rows}  # fmt: skip
+            "with": attributes["with"], "method": method, "heads": rows,
+            "templates": attributes.get("templates", 1), "holds": last}  # fmt: skip
     return CommandResult(data, "\n".join(lines))

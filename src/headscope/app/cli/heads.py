@@ -68,11 +68,11 @@ def map_heads(
             if name not in drawn and all(needed in result for needed in FIGURES[name].needs):
                 drawn[name] = result.figure(name)
     figures = [save_figure(drawn[name], out / f"{name}.png") for name in sorted(drawn)]
-    roles: dict[str, list[str]] = {}
+    roles: dict[str, list[tuple[int, int]]] = {}
     clusters: dict[int, Counter[int]] = {}
     columns = (heads.data[name].values.tolist() for name in ("role", "cluster", "layer", "head"))
     for role, cluster, layer, head in zip(*columns, strict=True):
-        roles.setdefault(role, []).append(f"L{layer} H{head}")
+        roles.setdefault(role, []).append((layer, head))
         clusters.setdefault(cluster, Counter())[layer] += 1
     roles = dict(sorted(roles.items(), key=lambda entry: -len(entry[1])))
     data = {
@@ -80,7 +80,10 @@ def map_heads(
         "stress": heads.stress,
         "page": str(page),
         "figures": [str(path) for path in figures],
-        "roles": roles,
+        "roles": {
+            role: [{"layer": layer, "head": head} for layer, head in members]
+            for role, members in roles.items()
+        },
         "clusters": [
             {"size": layers.total(), "layers": dict(layers)}
             for _, layers in sorted(clusters.items())
@@ -90,7 +93,8 @@ def map_heads(
     width = max(len(name) for name in roles)
     for name, members in roles.items():
         more = len(members) - MAX_LISTED
-        listed = ", ".join(members[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+        listed = ", ".join(f"L{layer} H{head}" for layer, head in members[:MAX_LISTED])
+        listed += f" and {more} more" if more > 0 else ""
         lines.append(f"  {name:<{width}}  {len(members):>3}  {listed}")
     for number, (_, sizes) in enumerate(sorted(clusters.items())):
         layers = ", ".join(f"L{layer} {n}" for layer, n in sizes.items())

@@ -30,6 +30,7 @@ def importance(
     """
     import headscope as hs
     from headscope.figures.style import save_figure
+    from headscope.results.display import counted
     from headscope.results.files import RESULT_FILE
 
     loaded = load_model(model, device)
@@ -56,7 +57,7 @@ def importance(
         "figure": str(figure),
         "means": means,
     }
-    lines = [f"{result.model}: mean |∂L/∂a| over {data['documents']} documents, by class of keys"]
+    lines = [f"{result.model}: mean |∂L/∂a| over {counted(data['documents'])}, by class of keys"]
     lines += [f"  {name:<14} {value:.2e}" for name, value in means.items()]
     lines += [f"  result         {data['result']}", f"  figure         {figure}"]
     return CommandResult(data, "\n".join(lines))
@@ -110,7 +111,7 @@ def check_importance(
     lines = [
         f"{attributes['model']}: {attributes['heads']} heads, {attributes['documents']} segments "
         f"of {attributes['texts']} texts, {attributes['tokens']:,} predicted tokens, loss "
-        f"{float(checked['loss']):.2f} nats",
+        f"{float(checked['loss']):.2f} nats per token",
         "  removed      share   estimate and rise of the loss      |∂L/∂a| and |rise|",
         "                       r                  ρ                  ρ                  error",
     ]

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from headscope import __version__
-from headscope.app.cli.analyze import analyze
+from headscope.app.cli.analyze import analyze, sensitivity
+from headscope.app.cli.check import check
 from headscope.app.cli.command import Interrupted, register, settings
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
@@ -23,8 +24,10 @@ from headscope.app.cli.models import models
 from headscope.app.cli.probe import bias, combined, coreference, dependencies
 from headscope.app.cli.report import report
 from headscope.app.cli.serve import serve
+from headscope.app.cli.track import track
 from headscope.app.cli.verify import verify
 from headscope.app.cli.view import view
+from headscope.app.cli.wires import wires
 from headscope.errors import HeadscopeError
 
 app = typer.Typer(
@@ -57,14 +60,22 @@ register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
 register(app, serve, example="serve --model minilm --model smollm2 --open")
 register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
+register(app, sensitivity, example="sensitivity corpus.conllu --model minilm -o sensitivity")
 register(
     app, effects, example='effects "When Mary and John met, John gave a book to" --target " Mary"'
 )
+register(app, wires, example="wires pairs.jsonl --model smollm2 -o wires")
 register(app, importance, example="importance corpus.txt --model smollm2 -o importance")
 register(app, check_importance, example="check-importance corpus.txt --model smollm2 -o check")
 register(app, map_heads, name="map", example="map run -o map")
 register(app, card, example="card run --layer 2 --head 8")
 register(app, report, example="report run importance -o report.html")
+register(app, track, example="track checkpoints/*/ corpus.txt -o track")
+register(
+    app,
+    check,
+    example="check run --against baseline --fail-if 'null_share changes by 0.1 in any head'",
+)
 register(app, verify, example="verify run")
 
 probe = typer.Typer(

@@ -89,7 +89,12 @@ def coreference(
         documents = run.open_corpus(corpus, "document")
     else:
         documents = hs.read(
-            corpus, coreference=brackets, sample=run.sample, seed=run.seed, on_error=run.on_error
+            corpus,
+            coreference=brackets,
+            documents=options.document_rule(run.documents),
+            sample=run.sample,
+            seed=run.seed,
+            on_error=run.on_error,
         )
     result = hs.probe_coreference(
         run.load_model(),

@@ -23,6 +23,10 @@ def report(
             show_default=False,
         ),
     ] = None,
+    replicate: Annotated[
+        list[Path] | None,
+        typer.Option(help="A run of the same model on another corpus: what holds there?"),
+    ] = None,
 ) -> CommandResult:
     """Write a report on runs as one HTML page: findings, figures, a card for every head."""
     import headscope as hs
@@ -38,6 +42,7 @@ def report(
     with phase("importing libraries", settings.progress):
         write = hs.report
     with phase(f"writing {out}", settings.progress):
-        file = write(find_runs(runs), out, title=title, pages=pages)
+        others = find_runs(replicate or [])
+        file = write(find_runs(runs), out, title=title, pages=pages, replicate=others)
     size = file.stat().st_size
     return CommandResult({"report": str(file), "bytes": size}, str(file))

@@ -73,13 +73,26 @@ class EngineOptions:
     resume: Annotated[bool, typer.Option(help="Continue the run in the folder, or start over.")] = (
         True
     )
+    max_word_tokens: Annotated[
+        int, typer.Option(min=1, help="Leave out longer words, such as URLs.")
+    ] = 40
     on_error: OnErrorOption = "raise"
 
     def options(self, **more: Unpack[RunOptions]) -> RunOptions:
         """Return the keyword arguments for the library call."""
-        names = ("workers", "engine", "address", "resume")
+        names = ("workers", "engine", "address", "resume", "max_word_tokens")
         values = {name: getattr(self, name) for name in names}
         return cast("RunOptions", {**values, "progress": settings.progress, **more})
+
+
+def _numbers(names: str) -> list[int]:
+    """Return the layers in a list such as `0,5,11`."""
+    from headscope.errors import InputError
+
+    parts = [part.strip() for part in names.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise InputError(f"--layers {names!r}: expected layer numbers with commas between: 0,5,11.")
+    return [int(part) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +103,26 @@ class CorpusRunOptions(EngineOptions):
     device: DeviceOption = None
     sample: SampleOption = None
     seed: SeedOption = 0
+    documents: Annotated[
+        str | None,
+        typer.Option(
+            help="Which units form a document: a number (blocks of that many), a name (equal "
+            "metadata or CoNLL-U comment), or each. [default: as marked]"
+        ),
+    ] = None
     by: Annotated[str | None, typer.Option(help="Also measure each group of documents: genre.")] = (
         None
     )
     over: OverOption = "attention"
+    layers: Annotated[
+        str | None, typer.Option(help="Layers to measure, with commas between. [default: all]")
+    ] = None
 
     def options(self, **more: Unpack[RunOptions]) -> RunOptions:
         """Return the keyword arguments for the library call."""
-        return {**EngineOptions.options(self, **more), "by": self.by, "over": self.over}
+        layers = None if self.layers is None else _numbers(self.layers)
+        own: RunOptions = {"by": self.by, "over": self.over, "layers": layers}
+        return {**EngineOptions.options(self, **more), **own}
 
     def load_model(self) -> Model:
         """Load the model."""
@@ -108,7 +133,12 @@ class CorpusRunOptions(EngineOptions):
     def open_corpus(self, name: str, unit: UnitName = "sentence") -> Corpus:
         """Read the corpus, or a sample of it."""
         return open_corpus(
-            name, unit=unit, sample=self.sample, seed=self.seed, on_error=self.on_error
+            name,
+            unit=unit,
+            documents=self.documents,
+            sample=self.sample,
+            seed=self.seed,
+            on_error=self.on_error,
         )
 
 
@@ -116,17 +146,22 @@ def open_corpus(
     name: str,
     *,
     unit: UnitName = "sentence",
+    documents: str | None = None,
     sample: int | None = None,
     seed: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> Corpus:
     """Read a file or folder; `demo` is the bundled corpus."""
     import headscope as hs
+    from headscope.errors import InputError
 
     if name != "demo":
-        return hs.read(name, unit=unit, sample=sample, seed=seed, on_error=on_error)
-    documents = hs.demo_corpus(unit)
-    return documents if sample is None else documents.sample(sample, seed)
+        by = document_rule(documents)
+        return hs.read(name, unit=unit, documents=by, sample=sample, seed=seed, on_error=on_error)
+    if documents is not None:
+        raise InputError("--documents is for files: the demo corpus marks its documents.")
+    demo = hs.demo_corpus(unit)
+    return demo if sample is None else demo.sample(sample, seed)
 
 
 DEPTH = 2
@@ -165,3 +200,8 @@ def open_results(paths: list[Path]) -> list[Result]:
     if len(models) > 1:
         raise InputError(f"These runs are of different models: {', '.join(models)}.")
     return results
+
+
+def document_rule(documents: str | None) -> int | str | None:
+    """Return the value of `--documents`: a number of units, or a name."""
+    return int(documents) if documents is not None and documents.isdecimal() else documents

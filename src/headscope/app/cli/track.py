@@ -1,0 +1,72 @@
+"""`headscope track`: measure saved checkpoints of a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.app.cli import shared_options as options
+from headscope.app.cli.command import CommandResult, print_status
+from headscope.app.cli.shared_options import open_corpus
+
+
+def track(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CHECKPOINTS... CORPUS",
+            help="Folders named after their steps (checkpoint-500), or a hub id with --revision; "
+            "then a file or folder of text, or 'demo'.",
+            show_default=False,
+        ),
+    ],
+    out: options.OutOption,
+    *,
+    revision: Annotated[
+        list[str] | None,
+        typer.Option(help="Revision on the hub, named after its step; may be given again."),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Names with commas between. [default: those of roles]")
+    ] = None,
+    detect: Annotated[bool, typer.Option(help="Score heads on repeated random tokens.")] = True,
+    effects: Annotated[bool, typer.Option(help="Ablate each head: effects on the loss.")] = False,
+    unit: options.UnitOption = "sentence",
+    sample: options.SampleOption = None,
+    max_tokens: options.MaxTokensOption = 128,
+) -> CommandResult:
+    """Measure every head at each checkpoint. A stopped command continues where it stopped."""
+    import headscope as hs
+    from headscope.errors import InputError
+    from headscope.figures.layer_charts import SCORES
+    from headscope.results.steps import with_previous
+
+    if len(sources) < 2:
+        raise InputError(f"{sources[0]!r} is all there is: give checkpoints, then a corpus.")
+    *checkpoints, corpus = sources
+    chosen = {} if metrics is None else {"metrics": [name.strip() for name in metrics.split(",")]}
+    results = hs.track_checkpoints(
+        checkpoints,
+        open_corpus(corpus, unit=unit, sample=sample),
+        revisions=revision or [],
+        out=out,
+        on_step=lambda step, source: print_status(f"step {step}: {source}"),
+        detect=detect,
+        effects=effects,
+        max_tokens=max_tokens,
+        **chosen,
+    )
+    data: dict[str, object] = {"out": str(out)}
+    lines = []
+    for kind, result in results.items():
+        rises = {}
+        for name in SCORES if len(result.steps) > 1 and result.states else ():
+            if name in with_previous(result):
+                rises[name] = result.onsets(name)
+        data[kind] = {"steps": result.steps, "onsets": {n: t.records() for n, t in rises.items()}}
+        lines.append(f"{kind}: {result!r}")
+        lines += [str(table) for table in rises.values() if table.rows]
+    lines.append(f"headscope report {Path(out)} -o report.html")
+    return CommandResult(data, "\n".join(lines))
