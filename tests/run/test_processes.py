@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,16 @@ def test_a_plain_script_may_use_workers(tmp_path: Path, has_server: bool) -> Non
     script.write_text("\n".join(body))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["done"], done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the server exists on Linux only")
+def test_the_server_starts_with_ctrl_c_blocked() -> None:
+    script = (
+        "from headscope.run.engines import processes\n"
+        "server = processes._start_server()\n"
+        "print(open(f'/proc/{server._forkserver_pid}/status').read())\n"
+        "processes.stop_server()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    (blocked,) = [line for line in done.stdout.splitlines() if line.startswith("SigBlk:")]
+    assert int(blocked.split()[1], 16) & 1 << signal.SIGINT - 1

@@ -17,7 +17,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import context, spawn
+from multiprocessing import context, resource_tracker, spawn
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,6 +114,8 @@ def _start_server() -> ForkServer | None:
         _server = ForkServer()
         _server.set_forkserver_preload(PRELOADED)
     try:
+        # Starting the tracker unblocks SIGINT in Python 3.11, so it must run before the server.
+        resource_tracker.ensure_running()
         with sigint_held():
             _server.ensure_running()
     except OSError:
