@@ -38,7 +38,24 @@ EXACT = 16
 """Heads that are measured exactly, those that an estimate ranks first."""
 PAIRS = 120
 """Of WinoBias."""
-STUDIES = ("objects", "patched", "pairs", "nurse", "jobs")
+STUDIES = ("templates", "objects", "patched", "pairs", "nurse", "jobs")
+FORMS = (
+    "When {a} and {b} went to the store, {b} gave a drink to",
+    "After {a} and {b} finished dinner, {b} handed the bill to",
+    "While {a} and {b} were working at the office, {b} sent an email to",
+    "Then {a} and {b} had a long argument. Afterwards {b} said sorry to",
+    "Yesterday {a} met {b} in the park, and {b} lent a book to",
+    "{a} and {b} had lunch at the school. {b} passed the salt to",
+    "At the party, {a} sat beside {b}, so {b} told a joke to",
+    "{a} was sick, so {b} brought some soup to",
+    "Because {a} helped {b} with the garden, {b} offered a reward to",
+    "Last summer {a} visited {b} in Paris, where {b} showed the museum to",
+    "The friends {a} and {b} found a kitten, but {b} left it to",
+    "{a} asked {b} for money, and in the end {b} paid ten dollars to",
+)
+"""Templates of one construction, written before any was measured; all are kept."""
+READERS = ((23, 3), (24, 4))
+"""The heads of README: one reads the giver, one the receiver."""
 HAPPENED = (
     "The {a} asked the {b} a question.",
     "The {a} met the {b} in the hall.",
@@ -65,11 +82,15 @@ THIRD = "Lisa"
 def main() -> None:
     """Measure, draw, and write the tables into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with winobias/")
+    parser.add_argument("--data", type=Path, help="folder with winobias/, for jobs")
     parser.add_argument("--only", choices=STUDIES, nargs="*", default=STUDIES)
     options = parser.parse_args()
+    if options.data is None and "jobs" in options.only:
+        parser.error("jobs needs --data")
     model = hs.load("smollm2")
     tables: dict[str, str] = {}
+    if "templates" in options.only:
+        tables["templates"] = effect_line(over_templates(model))
     if "objects" in options.only:
         found = indirect_objects(model)
         with styled():
@@ -104,6 +125,15 @@ def _sentences() -> list[tuple[str, str, str, str]]:
             given = f" gave {thing} to"
             made.append((f"{start}{b}{given}", a, b, f"{start}{a}{given}"))
     return made
+
+
+def over_templates(model: Model) -> xr.DataArray:
+    """The effects of two heads over twelve sentences, each with either of two receiving."""
+    named = [(form, *who) for form in FORMS for who in (NAMES[0], NAMES[0][::-1])]
+    texts = [form.format(a=a, b=b) for form, a, b in named]
+    receivers, givers = ([f" {row[i]}" for row in named] for i in (1, 2))
+    labels = [form for form, _, _ in named]
+    return hs.effects(model, texts, receivers, givers, heads=READERS, templates=labels)
 
 
 def indirect_objects(model: Model) -> xr.DataArray:
@@ -175,9 +205,9 @@ def _with_jobs_exchanged(path: Path) -> Iterator[tuple[str, str]]:
 
 def effect_line(effects: xr.DataArray) -> str:
     """The heads whose removal moves the number most, with their intervals."""
-    sizes = np.abs(effects.values)
+    sizes = np.nan_to_num(np.abs(effects.values))
     listed = []
-    for place in np.argsort(-sizes, axis=None)[:TOP]:
+    for place in np.argsort(-sizes, axis=None)[: min(TOP, (sizes > 0).sum())]:
         row, column = np.unravel_index(place, sizes.shape)
         here = effects.isel(layer=row, head=column)
         low, high = (f"{float(here[bound]):+.2f}" for bound in ("low", "high"))

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from studies.errors.asking import FRONT, ask
+from studies.errors.causal import causal_rates
 from studies.errors.measures import QUESTIONS
 from studies.errors.page import write_page
 from studies.errors.populations import HELD_OUT, read_populations
-from studies.errors.record import Rate, write_rates
+from studies.errors.record import Rate, read_rates, write_rates
 
 
 def main() -> None:
@@ -24,29 +25,47 @@ def main() -> None:
     Asked for everything, it writes all rows of the table anew.
     """
     every = [FRONT, *QUESTIONS]
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.errors",
+        description=__doc__,
+        epilog="Each row has the rate before and now, and whether its corpus was held out (PYDOC). "
+        "The sums of documents are measured once and kept in --out. "
+        "tests/statistics has a small version with fixed seeds.",
+    )
     parser.add_argument(
         "--data", type=Path, required=True, help="folder with gum/, ud_ewt/ and gap/"
     )
     parser.add_argument("--out", type=Path, default=Path("studies/runs/errors"),
                         help="where the sums of documents are kept")  # fmt: skip
-    parser.add_argument("--repetitions", type=int, default=1000)
+    parser.add_argument("--repetitions", type=int, default=1000,
+                        help="samples drawn for each rate (default: 1000)")  # fmt: skip
     parser.add_argument("--models", nargs="+", default=["minilm", "smollm2"])
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--questions", nargs="+", choices=every, default=every)
+    parser.add_argument("--questions", nargs="+", choices=every, default=every,
+                        help="what to count (default: everything, which replaces all rows); "
+                        "`front` runs a model, the others draw from the sums of --out")  # fmt: skip
+    parser.add_argument("--causal", action="store_true",
+                        help="only effects, patching, importance, variability, tags")  # fmt: skip
     options = parser.parse_args()
     began = time.perf_counter()
     run = _run()
+    if options.causal:
+        for model in options.models:
+            found = causal_rates(options.data, options.out, model, options.repetitions)
+            write_rates([replace(rate, choosing="used", run=run) for rate in found])
+        write_page()
+        return
     populations = read_populations(options.data, options.out, options.models)
     _say(f"read after {time.perf_counter() - began:.0f} s")
     rates: list[Rate] = []
     asked = ask(options.questions, populations, options.data, options.repetitions,
                 processes=options.processes)  # fmt: skip
-    for question, found in asked:
-        for rate in found:
+    for question, some in asked:
+        for rate in some:
             rates.append(replace(rate, choosing=_choosing(rate.population), run=run))
             _say(rates[-1])
         _say(f"{question}: {time.perf_counter() - began:.0f} s")
+    rates += [rate for rate in read_rates() if rate.question.startswith("causal")]
     write_rates(rates, is_whole=options.questions == every)
     write_page()
 

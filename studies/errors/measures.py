@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from headscope.statistics.jackknife import Scale
-from studies.errors.lists import Rates, changed_heads, correlations, heads_above_the_mean
+from studies.errors.lists import (
+    Rates,
+    best_sets,
+    changed_heads,
+    correlations,
+    heads_above_the_mean,
+    slopes,
+)
 from studies.errors.populations import Population
 from studies.errors.rates import (
     coverage,
@@ -42,6 +49,8 @@ KNOWN_TO_SPACY = ("dobj", "det", "pobj")
 """The same in spaCy's trees, where `case` is the possessive 's."""
 HEADS = 16
 """So many heads of each variable, drawn once: the others are like them."""
+LISTED_HEADS = 90
+"""Lists are of at most so many heads, drawn once: SmolLM2 has 270."""
 MIN_CASES = 100
 """Relations with fewer in a population are left out."""
 
@@ -129,21 +138,48 @@ def _values(populations: Populations, repetitions: int) -> Iterator[Rate]:
 
 def _means(populations: Populations, repetitions: int) -> Iterator[Rate]:
     """Heads against the mean over heads."""
-    few = repetitions // 2
+    few = repetitions * 2 // 5
     for name, variable, sums, scale in _all_heads(populations, GROUPED):
         for n in LISTED:
-            false, power = heads_above_the_mean(sums, scale, n, repetitions=few, seed=n)
+            false, total, power = heads_above_the_mean(sums, scale, n, repetitions=few, seed=n)
             yield _compared("mean", name, variable, n, few, false)
+            yield _compared("mean, total", name, variable, n, few, total)
             yield _compared("mean, power", name, variable, n, few // 10, power)
 
 
 def _changes(populations: Populations, repetitions: int) -> Iterator[Rate]:
     """Heads of two models."""
-    few = repetitions // 2
+    few = repetitions * 2 // 5
     for name, variable, sums, scale in _all_heads(populations, GROUPED):
         for n in LISTED:
-            false = changed_heads(sums, scale, n, repetitions=few, seed=n)
+            false, total = changed_heads(sums, scale, n, repetitions=few, seed=n)
             yield _compared("changed", name, variable, n, few, false)
+            yield _compared("changed, total", name, variable, n, few, total)
+
+
+def _best(populations: Populations, repetitions: int) -> Iterator[Rate]:
+    """The highest and the lowest layer and head."""
+    few = repetitions // 5
+    for name, population in populations.items():
+        for variable in GROUPED:
+            *sums, scale = _sums(population, variable, heads=None)
+            a, b = (x.reshape(len(x), population.layers, -1).sum(-1) for x in sums)
+            for what, both in {"layers": (a, b), "heads": (sums[0], sums[1])}.items():
+                for n in LISTED:
+                    found = best_sets(both, scale, n, repetitions=few, seed=n)
+                    yield _compared("best", name, f"{variable}, {what}", n, few, found)
+
+
+def _slopes(populations: Populations, repetitions: int) -> Iterator[Rate]:
+    """Values that grow or fall with the layer."""
+    few = repetitions // 5
+    for name, population in populations.items():
+        for variable in GROUPED:
+            *sums, scale = _sums(population, variable, heads=None)
+            a, b = (x.reshape(len(x), population.layers, -1).sum(-1) for x in sums)
+            for n in LISTED:
+                found = slopes((a, b), scale, population.layers, n, repetitions=few, seed=n)
+                yield _compared("slope", name, variable, n, few, found)
 
 
 def _correlations(populations: Populations, repetitions: int) -> Iterator[Rate]:
@@ -178,14 +214,14 @@ def _all_heads(
 ) -> Iterator[tuple[str, str, tuple[np.ndarray, np.ndarray], Scale]]:
     for name, population in populations.items():
         for variable in variables:
-            a, b, scale = _sums(population, variable, heads=None)
+            a, b, scale = _sums(population, variable, heads=LISTED_HEADS)
             yield name, variable, (a, b), scale
 
 
 def _compared(question: str, name: str, variable: str, n: int, times: int, of: Rates) -> Rate:
     return Rate(
         question, name, variable, n, times, of.now, of.bound, of.before, heaviest=of.heaviest,
-        undecided=of.undecided, undecided_bound=of.undecided_bound,
+        undecided=of.undecided, undecided_bound=of.undecided_bound, effective=of.effective,
     )  # fmt: skip
 
 
@@ -214,6 +250,8 @@ QUESTIONS: dict[str, Question] = {
     "values": _values,
     "means": _means,
     "changes": _changes,
+    "best": _best,
+    "slopes": _slopes,
     "correlations": _correlations,
     "pairs": _pairs,
 }

@@ -5,6 +5,7 @@ python -m studies.errors.page
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -35,9 +36,52 @@ CLAIMS = {
     "value, logit": "any head “above” its own true share",
     "value, positive": "any head “above” its own true distance or entropy",
     "half": "false heads of a list, half of the heads above a number",
-    "mean": "any head “above the mean” of heads alike",
-    "changed": "any head “changed” between models alike",
+    "mean": "any head “above the mean” that is not so in most documents",
+    "changed": "any head “changed” that is not so in most documents",
+    "mean, total": "any head “above the mean” of heads alike in total",
+    "changed, total": "any head “changed” of heads alike in total",
 }
+SENTENCES = (
+    ("Mean, share or distance with its interval", "jackknife, Student's t", "none", "coverage"),
+    ("Differs between models (means over heads)", "paired t", "measures", "pair"),
+    ("Kinds of text differ", "documents shuffled", "measures", "groups"),
+    ("Grows or falls by … a layer", "slope, jackknife", "none", "slope"),
+    ("Most in layer …, the head that … most", "set of what cannot be told from it", "all", "best"),
+    ("Heads beat the best offset for a relation", "cross-fitted, every offset", "relations",
+     "relations"),
+    ("N heads are above a number", "jackknife and sign test", "heads (list)", "value"),
+    ("N heads are above the mean, a baseline", "the same, paired", "heads (list)", "mean"),
+    ("N heads changed", "the same, paired, two-sided", "heads (list)", "changed"),
+    ("For n tags there is a head …", "jackknife and sign test", "heads and tags", "tags"),
+    ("The head that depends least on the text …", "the same", "heads", "variability"),
+    ("Gradients are larger at a class of keys", "paired t", "classes of keys",
+     "importance of classes"),
+    ("Without a head the prediction changes", "t over texts, Hall", "heads",
+     "effects over texts"),
+    ("N heads change the loss", "the same, per token", "heads (list)", "heads change the loss"),
+    ("A head carries a share of the gap", "the same, over pairs", "heads", "patching"),
+    ("r over heads", "jackknife of Fisher's z", "describes", "r"),
+    ("From … in layer a to … in layer b", "paired t", "pairs of layers",
+     "made-up documents: false in at most .013"),
+    ("N layers are above a baseline", "paired t", "layers",
+     "made-up shares: false in at most .028"),
+    ("The best heads of a model are better", "cross-fitted, every head", "relations",
+     "made-up documents: false in at most .04"),
+    ("Heads find antecedents, more than a rule", "cross-fitted, paired", "rules",
+     "– (as for relations)"),
+    ("Weighted by norms, null attention falls", "paired t", "none", "– (as between models)"),
+    ("Trained probes find the parent of …", "jackknife", "describes", "–"),
+    ("N findings hold on another corpus", "as found, one-sided", "findings", "– (as for lists)"),
+    ("The first head of a role in training", "interval at each step", "steps (Bonferroni)",
+     "– (as for shares)"),
+    ("N planned claims hold", "one-sided, with the sign test", "planned tests",
+     "– (as for lists)"),
+    ("N of M claims hold", "all of these", "claims (Holm)", "end to end, below"),
+)  # fmt: skip
+"""Kinds of sentences: the words, the test, over what it is corrected, and the question here. If no
+question of the study is about them: what `tests/statistics` and `tests/run` count, or a dash."""
+HELD = ("coverage", "pair", "slope", "best", "r")
+"""Questions whose rates are of intervals and sets that hold, not of false claims."""
 USED = "used"
 """For choosing procedures; other populations were held out."""
 PANELS = ("null_share", "dep_alignment", "distance", "entropy")
@@ -103,8 +147,9 @@ def _coverage_table(rates: Rates) -> str:
         few = [r.now for r in mine if r.effective < ENOUGH]
         before = [r.before for r in mine if r.choosing == USED and np.isfinite(r.before)]
         widths = [r.width for r in mine if r.documents == 200 and np.isfinite(r.width)]
+        earlier = f"{_number(min(before))}–{_number(max(before))}" if before else "–"
         lines.append(
-            f"| {what} | {_number(min(before))}–{_number(max(before))} "
+            f"| {what} | {earlier} "
             f"| {_spread(used)} | {_spread(held)} | {_number(min(few)) if few else '–'} "
             f"| {f'× {max(widths):.2f}' if widths else '–'} |"
         )
@@ -121,6 +166,7 @@ def _kinds_of_intervals(rates: Rates) -> dict[str, list[Rate]]:
         both = " and ".join(f"`{part}`" for part in rate.variable.split(", "))
         kinds.setdefault(f"r of {both}", []).append(rate)
     kinds["a difference of two models, paired"] = _asked(rates, "pair")
+    kinds["the slope over layers"] = _asked(rates, "slope")
     return {what: of for what, of in kinds.items() if of}
 
 
@@ -170,6 +216,8 @@ def _missed_table(rates: Rates) -> str:
     """Every error rate that misses its target, and what it is of the heads no document decides."""
     lines = ["| false claim | population | documents: rates (not driven) |", "|---|---|---|"]
     for question, what in CLAIMS.items():
+        if question.endswith(", total"):  # what no test can hold: counted above
+            continue
         missed: dict[str, dict[str, list[Rate]]] = {}
         for rate in _claimed(rates, question):
             if not _holds(rate):
@@ -288,9 +336,52 @@ def _front_table(rates: Rates) -> str:
     return "\n".join(lines)
 
 
+def _sentences_table(rates: Rates) -> str:
+    """Every kind of sentence in reports: its test, its family, and how often it was wrong."""
+    lines = ["| sentence | test | corrected over | measured: used; held out |", "|---|---|---|---|"]
+    for sentence, test, family, question in SENTENCES:
+        mine = _asked(rates, question) or [
+            rate for rate in _asked(rates, "causal claim") if rate.variable == question
+        ]
+        mine = [rate for rate in mine if not rate.effective < ENOUGH]
+        totals = _by_choosing(_asked(rates, f"{question}, total"))
+        cells = [] if mine else [question]
+        for some, total in zip(_by_choosing(mine), totals, strict=True):
+            now = [rate.now for rate in some]
+            if not now:
+                cells += ["–"] if mine else []
+            elif question in HELD:
+                cells.append(f"holds in {_number(min(now))}–{_number(max(now))}")
+            else:
+                highest = max((rate.now for rate in total), default=math.nan)
+                of_total = f" (of the total {_number(highest)})" if total else ""
+                cells.append(f"false in at most {_number(max(now))}{of_total}")
+        lines.append(f"| {sentence} | {test} | {family} | {'; '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _sets_table(rates: Rates) -> str:
+    """Superlatives, and the sets that go with them."""
+    lines = [
+        "| the highest and the lowest | superlative true: lowest | set holds it: used | held out |",
+        "|---|---|---|---|",
+    ]
+    for what in ("layers", "heads"):
+        mine = [r for r in _asked(rates, "best") if r.variable.endswith(what)]
+        mine = [r for r in mine if np.isfinite(r.now)]
+        used, held = _by_choosing(mine)
+        before = min(rate.before for rate in mine)
+        cells = [f"{_number(min(r.now for r in of))}–{_number(max(r.now for r in of))}" if of
+                 else "–" for of in (used, held)]  # fmt: skip
+        lines.append(f"| {what[:-1]} | {_number(before)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _claimed(rates: Rates, question: str) -> list[Rate]:
     """The rates of a false claim, in the order of the file."""
-    question, _, scale = question.partition(", ")
+    scale = ""
+    if question.startswith("value, "):
+        question, _, scale = question.partition(", ")
     found = [r for r in _asked(rates, question) if np.isfinite(r.bound)]
     return [r for r in found if not scale or SCALES[r.variable] == scale]
 
@@ -323,9 +414,37 @@ def _number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
 
+def _causal_table(rates: Rates) -> str:
+    """Coverage and false claims of causal statements: before → now at each size."""
+    sizes = (8, 20, 64)
+    lines = [
+        "| statement | | " + " | ".join(f"{n} documents" for n in sizes) + " |",
+        "|---|---|" + "---|" * len(sizes),
+    ]
+    for question, what in (("causal coverage", "holds"), ("causal claim", "false (bound)")):
+        mine = _asked(rates, question)
+        for variable, population in dict.fromkeys((r.variable, r.population) for r in mine):
+            cells = []
+            for n in sizes:
+                (of,) = (
+                    r
+                    for r in mine
+                    if (r.variable, r.population, r.documents) == (variable, population, n)
+                )
+                before = "" if np.isnan(of.before) else f"{_number(of.before)} → "
+                bound = "" if np.isnan(of.bound) else f" ({_number(of.bound)})"
+                cells.append(f"{before}**{_number(of.now)}**{bound}")
+            name = f"{variable}, {population.split(', ')[0]}"
+            lines.append(f"| {name} | {what} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[Rates], str]] = {
+    "causal": _causal_table,
     "coverage": _coverage_table,
     "claims": _claims_table,
+    "sentences": _sentences_table,
+    "sets": _sets_table,
     "missed": _missed_table,
     "outside": _outside_table,
     "power": _power_table,

@@ -8,9 +8,8 @@ import numpy as np
 
 from headscope.statistics.cross_fitting import MIN_CASE_BUCKETS, MIN_CASES, cross_fit_score
 from headscope.statistics.differences import paired, permutation_test, unpaired
-from headscope.statistics.intervals import interval, p_above
+from headscope.statistics.intervals import benjamini_hochberg, holm, interval, p_above
 from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Scale, ratio_jackknife
-from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 from studies.errors.decided import heaviest, undecided
 from studies.errors.draws import N_PARTS, draw, summed
 from studies.errors.record import upper_bound

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,7 @@ from headscope.statistics.correlation import correlation
 from headscope.statistics.intervals import interval, p_differs, t_critical, t_two_sided
 from headscope.statistics.jackknife import Jackknife, jackknife_from_values
 
-__all__ = ["Estimate", "Tested", "decide", "estimate", "over_heads", "rests_of"]
+__all__ = ["Estimate", "Tested", "decide", "describe", "estimate", "over_heads", "rests_of"]
 
 SIZE = "documents_of_part"
 MANY = 1e6
@@ -107,6 +107,17 @@ def decide(found: Estimate, *, above: float | None = None, below: float | None =
         return Tested(found.value > above, found.p_differs(above))
     assert below is not None
     return Tested(found.value < below, found.p_differs(below))
+
+
+def describe(
+    found: Estimate, *, above: float | None = None, below: float | None = None
+) -> tuple[Tested, Estimate]:
+    """The same of a count, a rank or a median, without interval and test: leaving out one part
+    after another says nothing of their errors.
+    """
+    return replace(decide(found, above=above, below=below), p=float("nan")), replace(
+        found, low=float("nan"), high=float("nan")
+    )
 
 
 def over_heads(left: xr.DataArray, right: xr.DataArray) -> float:

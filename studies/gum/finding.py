@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from headscope.statistics.multiple_testing import holm
+from headscope.statistics.intervals import holm
 from studies.gum.estimates import Tested
 
 __all__ = ["Finding", "Judged", "Judgement", "Verdict", "as_plain", "settle"]

@@ -24,6 +24,8 @@ __all__ = ["all_judgements", "write_page"]
 
 TITLES = {"smollm2": "SmolLM2-135M", "minilm": "MiniLM-L6"}
 MARKS = {"holds": "✓ holds", "fails": "✗ fails", "open": "~ open"}
+DESCRIBED = {"holds": "· so", "fails": "· not so"}
+"""The marks of verdicts without a test."""
 TEMPLATE = Path(__file__).with_name("study.md")
 FINDINGS = {
     "structure": STRUCTURE_FINDINGS,
@@ -101,15 +103,23 @@ def _cell(judgement: Judgement | None) -> str:
         return "not measured"
     if judgement.verdict is None:
         return f"– ({judgement.text})"
-    return f"**{MARKS[judgement.verdict]}**: {judgement.text}"
+    is_tested = judgement.p_adjusted is not None
+    mark = MARKS[judgement.verdict] if is_tested else DESCRIBED[judgement.verdict]
+    return f"**{mark}**: {judgement.text}" if is_tested else f"{mark}: {judgement.text}"
 
 
 def _score(judged: Judged) -> str:
-    rows = ["| | holds | open | fails | not applicable or not measured |", "|---|---|---|---|---|"]
+    rows = [
+        "| | ✓ holds | ~ open | ✗ fails | · so | · not so | not applicable or not measured |",
+        "|---|---|---|---|---|---|---|",
+    ]
     n = sum(map(len, FINDINGS.values()))
     for name in next(iter(judged.values())):
         found = [j for part in judged.values() for j in part[name].values()]
-        counts = [sum(j.verdict == v for j in found) for v in ("holds", "open", "fails")]
+        tested = [j.verdict for j in found if j.p_adjusted is not None]
+        others = [j.verdict for j in found if j.p_adjusted is None]
+        counts = [tested.count(v) for v in ("holds", "open", "fails")]
+        counts += [others.count(v) for v in DESCRIBED]
         rows.append(f"| {TITLES[name]} | {' | '.join(map(str, [*counts, n - sum(counts)]))} |")
     return "\n".join(rows)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from studies.gum.finding import Finding
-from studies.gum.page import FINDINGS, TITLES
+from studies.gum.page import DESCRIBED, FINDINGS, TITLES
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "docs" / "study" / "judgements.json"
@@ -20,7 +20,7 @@ MARK = re.compile(
     r"(<!-- reproduced: (all|misses) -->\n).*?(<!-- end of reproduced -->)", re.DOTALL
 )
 SIGNS = {"holds": "✓", "open": "~", "fails": "✗"}
-Stored = Mapping[str, Mapping[str, Mapping[str, Mapping[str, str | None]]]]
+Stored = Mapping[str, Mapping[str, Mapping[str, Mapping[str, str | float | None]]]]
 """Part, model and finding → `verdict` and `text`."""
 
 
@@ -44,13 +44,14 @@ def table(judged: Stored, which: str) -> str:
 
 def _counts(judged: Stored) -> Iterator[str]:
     for model in TITLES:
-        counted = Counter(
-            judgement["verdict"] for part in judged for judgement in judged[part][model].values()
-        )
-        others = counted.total() - sum(counted[verdict] for verdict in SIGNS)
+        found = [judgement for part in judged for judgement in judged[part][model].values()]
+        counted = Counter(j["verdict"] for j in found if j["p_adjusted"] is not None)
+        described = Counter(j["verdict"] for j in found if j["p_adjusted"] is None)
+        others = described.pop(None, 0)
         yield ", ".join(
             [
                 *(f"{counted[verdict]} {sign} {verdict}" for verdict, sign in SIGNS.items()),
+                *(f"{described[verdict]} {mark}" for verdict, mark in DESCRIBED.items()),
                 *([f"{others} do not apply"] if others else []),
             ]
         )
@@ -67,7 +68,9 @@ def _judged_findings(judged: Stored) -> Iterator[tuple[Finding, list[str], bool]
                     cells.append(f"– {'' if judgement is None else judgement['text']}".strip())
                 else:
                     verdict = str(judgement["verdict"])
-                    cells.append(f"{SIGNS[verdict]} {verdict}: {judgement['text']}")
+                    is_tested = judgement["p_adjusted"] is not None
+                    mark = f"{SIGNS[verdict]} {verdict}" if is_tested else DESCRIBED[verdict]
+                    cells.append(f"{mark}: {judgement['text']}")
             missed = any(j is not None and j["verdict"] in ("open", "fails") for j in judgements)
             yield finding, cells, missed
 

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import stats
 
 from headscope.results.result import Result
-from studies.gum.estimates import Estimate, decide, estimate, over_heads, rests_of
+from studies.gum.estimates import Estimate, decide, describe, estimate, over_heads, rests_of
 from studies.gum.finding import Finding, Judgement
 
 __all__ = ["STRUCTURE_FINDINGS", "judge_structure"]
@@ -127,24 +127,25 @@ def judge_structure(result: Result) -> dict[str, Judgement]:
         )
     )
     n_tags = data.sizes["tag"]
+    rho, deepest = describe(deepest, above=0)
+    deeper, depth = describe(depth, above=0)
+    earlier, position = describe(position, below=0)
     peak = float(data["dep_alignment_by_layer"].sel(parent="either").max())
     return {
         "null": Judgement(decide(null, above=0.5), null.format()),
         "middle": Judgement(decide(middle, above=0), f"layer {best} of {n_layers} ({peak:.2f})"),
         "baseline": Judgement(decide(ratio, above=1), f"{ratio.format()} times"),
-        "deepest": Judgement(
-            decide(deepest, above=0), f"ρ = {deepest.format()}; farthest in layer {farthest}"
-        ),
+        "deepest": Judgement(rho, f"ρ = {deepest.format()}; farthest in layer {farthest}"),
         "entropy": Judgement(decide(spread, above=0), spread.format()),
         "near": Judgement(decide(near, below=0), near.format()),
-        "tags": Judgement(decide(to, above=0.5), f"{round(to.value * n_tags)} of {n_tags}"),
+        "tags": Judgement(describe(to, above=0.5)[0], f"{round(to.value * n_tags)} of {n_tags}"),
         "from": Judgement(
-            decide(both, above=0),
+            describe(both, above=0)[0],
             f"{round(to.value * n_tags)} against {round((to.value - both.value) * n_tags)}",
         ),
-        "depth": Judgement(decide(depth, above=0), depth.format()),
+        "depth": Judgement(deeper, depth.format()),
         "relations": Judgement(decide(relations, above=0), relations.format(3)),
-        "position": Judgement(decide(position, below=0), position.format(3)),
+        "position": Judgement(earlier, position.format(3)),
     }
 
 

@@ -11,7 +11,7 @@ import headscope as hs
 from headscope.results.result import Result
 from headscope.statistics.intervals import interval
 from headscope.statistics.jackknife import pool, ratio_jackknife
-from studies.gum.estimates import Estimate, decide, estimate, rests_of
+from studies.gum.estimates import Estimate, decide, describe, estimate, rests_of
 from studies.gum.finding import Finding, Judgement
 
 __all__ = [
@@ -139,6 +139,7 @@ def judge_surface(result: Result) -> dict[str, Judgement]:
 
     positional = of(lambda d: fixed(d).max())
     depth = of(lambda d: _depth_above(fixed(d), n_layers))
+    early, depth = describe(depth, below=0.5)
     above = int((fixed(data) > 0.5).sum())
     places = [name for name in ("first", "[CLS]", "[SEP]") if name in classes]
     rest = of(lambda d: max(by_layer(d, name) for name in places))
@@ -154,7 +155,7 @@ def judge_surface(result: Result) -> dict[str, Judgement]:
         "positional": Judgement(
             decide(positional, above=0.5), f"{positional.format()}; {above} heads above 0.5"
         ),
-        "early": Judgement(decide(depth, below=0.5), depth.format()),
+        "early": Judgement(early, depth.format()),
         "sep": Judgement(None, "has no [SEP]"),
         "sepsep": Judgement(None, "has no [SEP]"),
         "rest": Judgement(decide(rest, above=0.5), f"{rest.format()}, {_shown(place)}"),

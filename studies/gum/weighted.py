@@ -9,7 +9,7 @@ from headscope.figures.chart_data import find_subjects
 from headscope.figures.head_charts import roles_of
 from headscope.reporting.report_tables import effects_of
 from headscope.results.result import Result
-from studies.gum.estimates import SIZE, decide, estimate, over_heads, rests_of
+from studies.gum.estimates import SIZE, decide, describe, estimate, over_heads, rests_of
 from studies.gum.finding import Finding, Judgement
 
 __all__ = ["WEIGHTED_FINDINGS", "judge_weighted", "role_rows"]
@@ -44,6 +44,7 @@ def judge_weighted(plain: Result, weighted: Result) -> dict[str, Judgement]:
     rests[SIZE] = rests_of(plain, ("null_share",))[SIZE]
     ratio = estimate(data, rests, lambda d: d["null_weighted"].mean() / d["null"].mean())
     staying = estimate(data, rests, _staying)
+    fewer, staying = describe(staying, below=0.5)
     near = estimate(data, rests, lambda d: over_heads(d["distance"], d["alignment"]))
     means = (float(data[name].mean()) for name in ("null", "null_weighted"))
     n = int((data["null"] > 0.5).sum())
@@ -52,7 +53,7 @@ def judge_weighted(plain: Result, weighted: Result) -> dict[str, Judgement]:
             decide(ratio, below=0.5),
             "{:.2f} → {:.2f}: ".format(*means) + ratio.format(),
         ),
-        "noop_heads": Judgement(decide(staying, below=0.5), f"{staying.format()} of {n} heads")
+        "noop_heads": Judgement(fewer, f"{staying.format()} of {n} heads")
         if n
         else Judgement(None, "no head rests"),
         "near_weighted": Judgement(decide(near, below=0), near.format()),

@@ -13,13 +13,18 @@ from headscope.errors import InputError
 from headscope.figures.chart_data import find_subjects
 from headscope.heads.cards import make_card
 from headscope.metrics import METRICS
+from headscope.model.model import Model
+from headscope.probes.probe_dependencies import probe_dependencies
 from headscope.probes.tables import probe_table
 from headscope.reporting.report import build_report, equation_tree
+from headscope.reporting.wording import plain
 from headscope.results.probe import Probe
 from headscope.results.result import Result
+from headscope.run.analyze import analyze
 from headscope.run.compare import compare
 from headscope.run.merge import group_result
 from tests.reporting.made_up import result
+from tests.run.corpora import make_corpus
 
 pytestmark = pytest.mark.xdist_group("report")  # the results are made once
 
@@ -301,3 +306,52 @@ def test_encoder_decoders_have_a_subject_for_each_attention(tiny_t5: Any) -> Non
     content = build_report([found])
     assert [s["title"].rsplit(" · ", 1)[-1] for s in content["subjects"]] == list(found.blocks)
     assert all(content["cards"])
+
+
+def test_what_replicates_and_what_was_planned(
+    encoder_results: list[Result], tiny_bert: Model
+) -> None:
+    other = analyze(tiny_bert, make_corpus(40, seed=1, first=100))
+    hypotheses = ["null_share", ("offset_share", {"offset": -1})]
+    content = build_report(encoder_results[:1], replicate=[other], hypotheses=hypotheses)
+    said = {
+        finding["title"]: finding["paragraphs"][0]["sentences"] for finding in content["findings"]
+    }
+    table = encoder_results[0].replicates(other)
+    assert table.summary in plain(said["What replicates"][0])
+    rows = figures(content)["replication"]["rows"]
+    assert [row[0] for row in rows] == [claim.text for claim, _ in table.rows]
+    assert [row[-1] for row in rows] == [row[0].verdict for _, row in table.rows]
+    sizes = encoder_results[0]["null_share"].sizes
+    n = 2 * sizes["layer"] * sizes["head"]
+    assert f"after correction over {n} planned tests" in plain(said["What was planned"][0])
+    assert "All other findings were found, not planned." in plain(said["What was planned"][-1])
+    without = build_report(encoder_results[:1])
+    assert "What replicates" not in [section["title"] for section in without["sections"]]
+    json.dumps(content, allow_nan=False)
+
+
+def test_replications_are_of_the_same_model(
+    encoder_results: list[Result], decoder_result: Result
+) -> None:
+    with pytest.raises(InputError, match="no result is of the same model"):
+        build_report(encoder_results[:1], replicate=[decoder_result])
+
+
+def test_best_heads_of_two_models_are_compared(
+    encoder_results: list[Result], decoder_result: Result, tiny_llama: Model
+) -> None:
+    probe = probe_dependencies(tiny_llama, make_corpus(40), min_cases=5)
+    content = build_report([*encoder_results, decoder_result, probe])
+    topics = {
+        paragraph["topic"]: paragraph["sentences"]
+        for finding in content["findings"]
+        for paragraph in finding["paragraphs"]
+    }
+    found = encoder_results[2].compare(probe)
+    is_clear = found["accuracy_best_p_adjusted"] < 0.05
+    said = plain(topics["Best heads"][0])
+    assert said.startswith("The best heads of ")
+    assert ("for none of" in said) == (not is_clear.any())
+    for label in found["relation"].values[is_clear.values]:
+        assert f"{'all relations together' if label == 'all' else label} by " in said

@@ -142,15 +142,15 @@ def test_what_is_said_of_effects() -> None:
     (clear,) = find_subjects([made_up(1e-6)])
     assert plain(effects(clear, 0) or []) == (
         "Taken away alone, 2 of 24 heads change the loss (after correction over 24 heads); "
-        "without one head of these it falls. It rises most without L2 H1, by 0.25 nats per token "
-        "[0.24–0.26]."
+        "without one head of these it falls. Without L2 H1, for example, it rises by 0.25 nats per "
+        "token [0.24–0.26]."
     )
     (unclear,) = find_subjects([made_up(0.01)])  # times 24 / 2: not after correction
     of = effects_of(unclear)
     assert of is not None
     assert not of.is_clear.any()
     said = plain(effects(unclear, 0) or [])
-    assert said.startswith("Without any single head the loss changes too little")
+    assert said.startswith("Of 24 heads taken away alone, none changes the loss enough")
 
 
 def test_what_is_said_of_norms(measured: tuple[Result, Result, xr.DataArray]) -> None:

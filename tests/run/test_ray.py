@@ -1,14 +1,18 @@
-"""The Ray engine: the same bits here and on a cluster, also when an actor is killed."""
+"""The Ray engine: the same bits here and on a cluster, also when an actor or a node is killed."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +21,9 @@ import pytest
 from headscope.app.cli.main import main
 from headscope.errors import HeadscopeError
 from headscope.run.analyze import analyze
+from headscope.text.readers.read import read
 from tests.run.corpora import make_corpus
+from tests.run.gate import Gate, GatedShare, noted_documents, wait_until
 from tests.run.same import assert_same_bits
 from tests.run.shards import small_shards
 
@@ -32,6 +38,7 @@ pytestmark = [
     pytest.mark.ray,
 ]
 METRICS = ["null_share", "dep_alignment", "variability", "exemplars"]
+GATED = [*METRICS, GatedShare()]
 STARTS = 5
 
 
@@ -92,7 +99,7 @@ def kill_in_the_middle(*names: str, spare: frozenset[int] = frozenset()) -> None
 
     An actor that measured on could finish the run before its cluster is missed.
     """
-    halted = actors()
+    halted = [process for process in actors() if process.pid not in spare]
     for process in halted:
         process.suspend()
     for process in processes_of_ray():
@@ -148,79 +155,158 @@ def free_ports(n: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def started_cluster() -> Iterator[str]:
-    """The address of a Ray cluster that is not ours: one node in processes of its own."""
+def started_node(
+    *options: str, ip: str = "127.0.0.1", environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str] | None]:
+    """A node of Ray in processes of its own; None if Ray did not start it."""
     pytest.importorskip("ray", reason="the extra ray is not installed")
-    psutil = pytest.importorskip("psutil", reason="psutil finds Ray's processes")
-    ports = free_ports(5)
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
-    # With ports of its own choice, a node dies if its agents need more than 15 seconds to start.
-    named = ("port", "dashboard-agent-grpc-port", "dashboard-agent-listen-port")
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options]
+    # Ports that other nodes on this machine do not have.
+    named = ("dashboard-agent-grpc-port", "dashboard-agent-listen-port")
     named += ("metrics-export-port", "runtime-env-agent-port")
-    command += [f"--{name}={port}" for name, port in zip(named, ports, strict=True)]
-    command += ["--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
-    command += ["--node-ip-address=127.0.0.1", "--object-store-memory=200000000"]
-    for _ in range(STARTS):
-        node = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        try:
-            assert node.stdout is not None
-            if any("Ray runtime started" in line for line in node.stdout):
-                yield f"127.0.0.1:{ports[0]}"
-                return
-        finally:
-            # Asked politely, Ray takes half a minute; nothing here is worth the wait.
-            for process in [*psutil.Process(node.pid).children(recursive=True), node]:
+    command += [f"--{name}={port}" for name, port in zip(named, free_ports(4), strict=True)]
+    command += [f"--node-ip-address={ip}", "--disable-usage-stats"]
+    command += ["--object-store-memory=200000000"]
+    node = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+    try:
+        assert node.stdout is not None
+        yield node if any("Ray runtime started" in line for line in node.stdout) else None
+    finally:
+        kill_node(node)
+
+
+def kill_node(node: subprocess.Popen[str]) -> None:
+    """Kill all processes of a node. Asked politely, Ray takes half a minute."""
+    psutil = pytest.importorskip("psutil", reason="psutil finds Ray's processes")
+    if node.poll() is None:
+        for process in [*psutil.Process(node.pid).children(recursive=True), node]:
+            with contextlib.suppress(psutil.Error):  # it ended meanwhile
                 process.kill()
-            node.wait(30)
-            node.stdout.close()
+        node.wait(30)
+    assert node.stdout is not None
+    node.stdout.close()
+
+
+@contextlib.contextmanager
+def started_cluster(cores: int = 2, environment: dict[str, str] | None = None) -> Iterator[str]:
+    """The address of a Ray cluster that is not ours: one node in processes of its own."""
+    for _ in range(STARTS):
+        (port,) = free_ports(1)
+        head = ["--head", f"--port={port}", f"--num-cpus={cores}", "--include-dashboard=false"]
+        with started_node(*head, environment=environment) as node:
+            if node is not None:
+                yield f"127.0.0.1:{port}"
+                return
     pytest.fail(f"Ray did not start in {STARTS} attempts")
 
 
-def on_a_cluster(measure: Callable[[str], None]) -> None:
-    """Do something with the address of a cluster; on another, if Ray itself fails.
+@contextlib.contextmanager
+def joined_node(
+    address: str, ip: str, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """Another node of a cluster, with one core and ports that no other node has."""
+    options = (f"--address={address}", "--num-cpus=1", "--min-worker-port=0", "--max-worker-port=0")
+    for _ in range(STARTS):
+        with started_node(*options, ip=ip, environment=environment) as node:
+            if node is not None:
+                yield node
+                return
+    pytest.fail(f"Ray did not start in {STARTS} attempts")
+
+
+def again_if_ray_fails(attempt: Callable[[Path, threading.Event], None], folder: Path) -> None:
+    """Do something in a new folder; in another, if Ray fails before the test kills a part of it.
 
     On a busy machine a node of Ray gives up when its own agents are slow to answer.
     """
-    for _ in range(STARTS - 1):
-        with started_cluster() as address:
-            try:
-                measure(address)
-                return
-            except HeadscopeError as error:
-                if not str(error).startswith("Ray "):  # its own troubles
-                    raise
-    with started_cluster() as address:
-        measure(address)
+    killed = threading.Event()
+    for number in range(STARTS):
+        (folder / str(number)).mkdir()
+        try:
+            attempt(folder / str(number), killed)
+            return
+        except HeadscopeError as error:
+            is_early = not killed.is_set() and number < STARTS - 1
+            if not is_early or not str(error).startswith("Ray "):  # its own troubles
+                raise
+
+
+@contextlib.contextmanager
+def started_run(model: Model, corpus: Corpus, out: Path, address: str) -> Iterator[Future[Result]]:
+    """A run by two actors in a thread. When the block fails, the gate opens."""
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            yield thread.submit(
+                analyze, model, corpus, GATED, engine="ray", workers=2, out=out, address=address
+            )
+        finally:
+            Gate(out.parent).open()
+
+
+def wait_in(run: Future[Result], is_so: Callable[[], object]) -> None:
+    """Wait in the middle of a run, which must not have ended then."""
+    wait_until(lambda: run.done() or is_so())
+    if run.done():
+        pytest.fail(f"The run ended too soon: {run.result()}")
 
 
 def test_a_cluster_gives_the_same_bits_also_when_an_actor_is_killed(
     tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Both actors have measured a shard and wait in the next one when one of them is killed."""
     import ray
 
     small_shards(monkeypatch)
     corpus = make_corpus(400)
-    alone = analyze(tiny_bert, corpus, METRICS)
-    killed: list[int] = []
+    alone = analyze(tiny_bert, corpus, GATED)
 
-    def kill_one() -> None:
-        wait_for_a_shard(tmp_path)
-        for process in actors()[:1]:
-            process.kill()
-            killed.append(process.pid)
+    def attempt(folder: Path, killed: threading.Event) -> None:
+        gate = Gate(folder)
+        with (
+            started_cluster(2, gate.environment("only")) as address,
+            started_run(tiny_bert, corpus, folder / "run", address) as run,
+        ):
+            wait_in(run, lambda: len(gate.actors("only")) == 2)
+            killed.set()
+            os.kill(min(gate.actors("only")), signal.SIGKILL)
+            wait_in(run, lambda: len(gate.actors("only")) == 3)
+            gate.open()
+            assert_same_bits(alone, run.result())
 
-    def measure(address: str) -> None:
-        threading.Thread(target=kill_one, daemon=True).start()
-        result = analyze(
-            tiny_bert, corpus, METRICS, engine="ray", workers=2, out=tmp_path, address=address
-        )
-        assert_same_bits(alone, result)
-
-    on_a_cluster(measure)
-    assert killed, "no actor was found to kill"
+    again_if_ray_fails(attempt, tmp_path)
     assert not ray.is_initialized()
+
+
+def test_a_node_may_die_and_another_join(
+    tiny_bert: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two nodes has measured a shard when the second is killed.
+
+    The run goes on when a third node has joined and measured a shard.
+    """
+    small_shards(monkeypatch)
+    corpus = read(partial(noted_documents, 400))
+    alone = analyze(tiny_bert, corpus, GATED)
+
+    def attempt(folder: Path, killed: threading.Event) -> None:
+        gate = Gate(folder)
+        with (
+            started_cluster(1, gate.environment("first")) as address,
+            joined_node(address, "127.0.0.2", gate.environment("second")) as second,
+            started_run(tiny_bert, corpus, folder / "run", address) as run,
+        ):
+            wait_in(run, lambda: gate.actors("first") and gate.actors("second"))
+            killed.set()
+            kill_node(second)
+            with joined_node(address, "127.0.0.3", gate.environment("third")):
+                wait_in(run, lambda: gate.actors("third"))
+                gate.open()
+                assert_same_bits(alone, run.result())
+        assert gate.readers() == {"first"}  # as only the caller may have its files
+
+    again_if_ray_fails(attempt, tmp_path)
 
 
 def test_a_dead_cluster_is_one_error_at_the_command_line(
@@ -231,10 +317,12 @@ def test_a_dead_cluster_is_one_error_at_the_command_line(
     tiny_bert.tokenizer.save_pretrained(tmp_path / "model")
     (tmp_path / "corpus.txt").write_text("The cat sat on the mat.\n" * 60_000)
 
+    before = frozenset(process.pid for process in processes_of_ray())
+
     def kill_cluster() -> None:
-        while not actors():  # each loads torch and the model first, for seconds
-            time.sleep(0.02)
-        kill_in_the_middle("raylet", "gcs_server")
+        while {process.pid for process in actors()} <= before:
+            time.sleep(0.02)  # each loads torch and the model first, for seconds
+        kill_in_the_middle("raylet", "gcs_server", spare=before)
 
     killer = threading.Thread(target=kill_cluster, daemon=True)
     killer.start()

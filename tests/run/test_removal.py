@@ -104,9 +104,14 @@ def test_numbers_of_agreement() -> None:
     pairs = np.full((n_documents, n_heads, 1), 4.0)
     rises = (estimates + 0.5 * generator.normal(size=estimates.shape))[..., None]
     sources = np.arange(n_documents).astype(str)
-    paired = RemovalComparison(estimates, gradients, pairs, rises, np.array([1.0]), sources)
+    tokens = np.array([3.0, 5.0, 9.0, 8.0, 4.0, 6.0])
+    level = np.array([1.0])
+    paired = RemovalComparison(estimates, gradients, pairs, rises, tokens, level, sources)
     found = correlate_with_removal(paired)
-    estimate, rise = estimates.mean(0)[:, 0], rises.mean(0)[:, 0, 0]
+    estimate = estimates.sum(0)[:, 0] / tokens.sum()
+    rise = rises.sum(0)[:, 0, 0] / tokens.sum()
+    np.testing.assert_allclose(found["rise"][0][:, 0, 0], rise)
+    np.testing.assert_allclose(found["removal_estimate"][0][:, 0], estimate)
     steep = gradients.sum(0)[:, 0] / pairs.sum(0)[:, 0]
     expected = {
         "r": stats.pearsonr(estimate, rise).statistic,
@@ -120,7 +125,7 @@ def test_numbers_of_agreement() -> None:
         low, high = found[name][1].ravel()
         assert low < high
     one = RemovalComparison(
-        estimates, gradients, pairs, rises, np.array([1.0]), np.zeros(n_documents)
+        estimates, gradients, pairs, rises, tokens, level, np.zeros(n_documents)
     )
     assert np.isnan(correlate_with_removal(one)["r"][1]).all()  # pieces of one text: no interval
 
@@ -129,7 +134,7 @@ def test_estimate_and_removal_agree_over_heads(tiny_bert: Model) -> None:
     found = check_importance(tiny_bert, make_corpus(6), levels=[0.05, 1.0])
     assert found["rise"].notnull().all()
     assert float(found["r"].sel(key_class="[SEP]", level=0.05)) > 0.99
-    assert float(found["r"].sel(key_class="[SEP]", level=1.0)) > 0.8
+    assert float(found["r"].sel(key_class="[SEP]", level=1.0)) > 0.7
     assert np.isnan(found["r"].sel(key_class=". or ,")).all()  # there is none in the text
     assert found["r_interval"].dims == ("bound", "key_class", "level")
 

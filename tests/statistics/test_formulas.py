@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,24 +15,24 @@ from headscope.statistics.correlation import (
     ranks,
     within_layers,
 )
-from headscope.statistics.cross_fitting import count_ties, cross_fit_score
-from headscope.statistics.differences import paired, permutation_test, unpaired
+from headscope.statistics.cross_fitting import best_set, cross_fit_score
+from headscope.statistics.differences import over_texts, paired, permutation_test, unpaired
 from headscope.statistics.intervals import (
+    benjamini_hochberg,
     conservative_t,
+    holm,
     interval,
-    mean_interval,
-    mean_p,
     p_above,
     p_differs,
 )
 from headscope.statistics.jackknife import (
+    crossed_jackknife,
     degrees_of_freedom,
     jackknife_from_values,
     pool,
     ratio_jackknife,
     scale_of,
 )
-from headscope.statistics.multiple_testing import benjamini_hochberg, holm
 
 
 def _sums(n: int = 9, shape: tuple[int, ...] = (), seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -155,14 +157,64 @@ def test_a_positive_number_is_listed_with_care() -> None:
         assert 0 < p_above(of, tau) == pytest.approx(float(stats.t.sf(hall, of.df)))
 
 
-def test_the_mean_over_texts_is_students() -> None:
-    values = np.array([1.0, 2.0, 4.0, 9.0, 3.0])
-    expected = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
-    bounds = mean_interval(np.append(values, np.nan))
-    assert (bounds.low, bounds.high) == pytest.approx(expected)
-    assert bounds.documents == 5
-    assert mean_p(values, 1.5) == pytest.approx(stats.ttest_1samp(values, 1.5).pvalue)
-    assert np.isnan(mean_interval(values[:2]).low)
+def test_the_mean_over_few_texts_is_students() -> None:
+    values = np.array([1.0, -2.0, 4.0, 9.0])[:, None]
+    expected = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
+    apart, ones = np.arange(4), np.ones((4, 1))
+    found = over_texts(values, ones, apart)
+    assert (found.low[0], found.high[0]) == pytest.approx([float(x[0]) for x in expected])
+    assert found.p[0] == pytest.approx(stats.ttest_1samp(values, 0).pvalue[0])
+    same = over_texts(values, ones, np.zeros(4, dtype=int))
+    assert (same.low, same.high) == (found.low, found.high)
+    assert np.isnan(over_texts(values[:2], ones[:2], apart[:2]).low)
+
+
+def test_texts_within_few_clusters_deviate_from_their_clusters_means() -> None:
+    """The pooled variance of an analysis of variance, by hand."""
+    values = np.array([1.0, 2.0, 3.0, 11.0, 13.0, 12.0, -6.0, -7.0])[:, None]
+    clusters = np.array([0, 0, 0, 1, 1, 1, 2, 2])
+    squares = 2.0 + 2.0 + 0.5
+    found = over_texts(values, np.ones((8, 1)), clusters)
+    half = np.sqrt(squares / 5 / 8) * stats.t.ppf(0.975, 5)
+    assert found.documents[0] == pytest.approx(6)
+    assert found.high[0] - found.low[0] == pytest.approx(2 * half, rel=0.05)  # but for skewness
+    assert found.value[0] == pytest.approx(values.mean())
+
+
+def test_the_interval_of_a_head_does_not_depend_on_other_heads() -> None:
+    values = np.random.default_rng(0).gamma(2, size=(9, 2)) * np.array([1.0, -1.0])
+    both = over_texts(values, np.ones_like(values), np.arange(9))
+    alone = over_texts(values[:, :1], np.ones((9, 1)), np.arange(9))
+    assert (alone.low[0], alone.high[0]) == pytest.approx((both.low[0], both.high[0]))
+
+
+def test_five_clusters_are_the_units() -> None:
+    generator = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(6), 4)
+    values = (generator.normal(size=6)[clusters] + 0.01 * generator.normal(size=24))[:, None]
+    ones = np.ones((24, 1))
+    found = over_texts(values, ones, clusters)
+    means = values.reshape(6, 4).mean(1)[:, None]
+    expected = over_texts(means, ones[:6], np.arange(6))
+    np.testing.assert_allclose([found.low, found.high], [expected.low, expected.high])
+    names_only = over_texts(values, ones, np.zeros(24, dtype=int))
+    assert found.high - found.low > 1.5 * (names_only.high - names_only.low)
+
+
+@pytest.mark.parametrize(("n_clusters", "size"), [(8, 4), (20, 2), (3, 8)])
+def test_intervals_over_clusters_hold_planted_effects(n_clusters: int, size: int) -> None:
+    """Effects of templates and of names are planted: from five templates on the mean of all
+    templates is held; below, the mean over names in these templates.
+    """
+    generator = np.random.default_rng(n_clusters)
+    n, repetitions = n_clusters * size, 2000
+    clusters = np.repeat(np.arange(n_clusters), size)
+    templates = generator.normal(size=(n_clusters, repetitions))
+    values = templates[clusters] + generator.normal(size=(n, repetitions))
+    found = over_texts(values, np.ones_like(values), clusters)
+    truth = 0.0 if n_clusters >= 5 else templates.mean(0)
+    holds = float(((found.low <= truth) & (truth <= found.high)).mean())
+    assert 0.92 <= holds <= 0.97
 
 
 def test_equal_parts_give_the_t_tests_of_the_textbook() -> None:
@@ -292,9 +344,14 @@ def test_ties_are_the_heads_that_cannot_be_told_from_the_best() -> None:
     generator = np.random.default_rng(0)
     cases = np.full(30, 50)
     right = generator.binomial(50, [0.8, 0.8, 0.4, 0.1], (30, 4))
-    assert count_ties(ratio_jackknife(right, cases[:, None])) == 2
+    tied = best_set(ratio_jackknife(right, cases[:, None]))
+    assert tied is not None
+    assert tied.tolist() == [True, True, False, False]
+    least = best_set(ratio_jackknife(right, cases[:, None]), lowest=True)
+    assert least is not None
+    assert least.tolist() == [False, False, False, True]
     few = ratio_jackknife(right[:3], cases[:3, None])
-    assert count_ties(few) is None  # three documents test nothing
+    assert best_set(few) is None  # three documents test nothing
 
 
 def test_the_interval_of_r_is_the_jackknife_on_fishers_z() -> None:
@@ -388,3 +445,43 @@ def test_small_whole_parts_say_nothing_against_large_ones() -> None:
     almost = whole - np.array([1.0] + [0.0] * 19)
     assert p_above(ratio_jackknife(almost, whole, "logit"), 0.9) < 0.5
     assert p_above(ratio_jackknife(almost, whole, "logit"), 0.5) < 0.001
+
+
+@pytest.mark.parametrize("planted", [0.0, 0.5, 1.5])
+def test_crossed_clusters_hold_planted_effects_of_occupations(planted: float) -> None:
+    """Each case has two occupations, as in WinoBias: 40 of them, 196 pairs, two cases each.
+
+    Before, pairs were taken as independent: with planted effects of occupations, intervals held
+    the truth too rarely.
+    """
+    generator = np.random.default_rng(7)
+    n_occupations, n_pairs, repetitions = 40, 196, 1500
+    dyads = np.stack([np.sort(generator.choice(40, 2, replace=False)) for _ in range(n_pairs)])
+    cases = np.repeat(np.arange(n_pairs), 2)
+    buckets = generator.integers(0, 64, n_pairs)[cases]
+    occupations = generator.normal(size=(n_occupations, repetitions)) * planted
+    values = occupations[dyads[cases]].sum(1) + generator.normal(size=(len(cases), repetitions))
+    ones = np.ones_like(values)
+    by_occupation = [
+        sum(pool(np.concatenate((side, np.zeros((1, repetitions)))), np.append(dyads[cases, i], 39))
+            for i in (0, 1)) for side in (values, ones)
+    ]  # fmt: skip
+    buckets = np.unique(buckets, return_inverse=True)[1]
+    alone = ratio_jackknife(pool(values, buckets), pool(ones, buckets))
+    both = replace(alone, crossed=crossed_jackknife(*by_occupation))
+    before, now = (
+        float(((i.low <= 0) & (i.high >= 0)).mean()) for i in map(interval, (alone, both))
+    )
+    assert 0.92 <= now <= 0.97
+    assert (before < 0.9) == (planted > 0)
+    np.testing.assert_allclose(both.value, values.mean(0))
+
+
+def test_copies_of_one_text_have_no_interval() -> None:
+    values = np.array([[0.1 + 0.2, 0.0, -3.04], [0.3, 0.0, -3.04]] * 3)
+    found = over_texts(values, np.ones_like(values), np.arange(6))
+    assert np.isnan(found.p[[0, 2]]).all()
+    assert np.isnan(found.low[[0, 2]]).all()
+    assert found.p[1] == 1  # a head without effect in any text
+    varied = over_texts(values * np.arange(1, 7)[:, None], np.ones_like(values), np.arange(6))
+    assert np.isfinite(varied.low[[0, 2]]).all()

@@ -110,8 +110,8 @@ def test_heads_that_one_document_decides_are_counted_apart() -> None:
     found = coverage(odd, b, "positive", 20, repetitions=60)
     assert found.undecided > found.jackknife
     for rates in (
-        heads_above_the_mean((odd, b), "positive", 20, repetitions=60)[0],
-        changed_heads((odd, b), "positive", 20, repetitions=60),
+        heads_above_the_mean((odd, b), "positive", 20, repetitions=60)[1],
+        changed_heads((odd, b), "positive", 20, repetitions=60)[1],
     ):
         assert rates.undecided <= rates.now
         assert rates.undecided_bound <= rates.bound

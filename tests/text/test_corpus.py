@@ -278,5 +278,5 @@ def test_a_notebook_shows_what_is_known() -> None:
     corpus.summary()
     html = corpus._repr_html_()
     assert "words" in html
-    assert "1 documents" in html
+    assert "1 document<" in html
     assert "corpus.summary()" not in html

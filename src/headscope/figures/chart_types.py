@@ -32,6 +32,8 @@ class AsidePart(TypedDict):
     """Evidence for a claim, shown with the intervals on hover and focus."""
 
     aside: str
+    p: NotRequired[float]
+    """p value of the claim, corrected within its sentence; without one, it describes."""
 
 
 SentencePart = str | HeadPart | FigurePart | AsidePart

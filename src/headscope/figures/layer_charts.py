@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headscope.errors import UnknownName
 from headscope.figures.chart_data import (
     ModelResults,
     ValueText,
@@ -32,8 +33,12 @@ from headscope.figures.chart_types import (
     LinePanel,
     Phrase,
 )
-from headscope.results.display import label_of
+from headscope.heads.roles import DEFAULT
+from headscope.results.display import counted, display_of, is_shown, label_of
+from headscope.results.result import Result
+from headscope.results.steps import with_previous
 
+AXES, ROLE_SHARE = {"step", "layer", "head"}, DEFAULT.share
 MAX_LABELS = 24
 FARTHEST = 20
 """Tokens apart up to which the text's own dependencies are shown."""
@@ -262,6 +267,46 @@ def label_maps(subjects: Sequence[ModelResults], name: str, dim: str) -> Figure 
         units=display.units,
         share=display.is_share,
         panels=panels,
+    )
+
+
+SCORES = ("previous_token", "induction", "duplicate_token")
+"""Scores that heads acquire in training; each is also the name of a role."""
+MAX_LINES = 5
+
+
+def training_lines(
+    result: Result, subject: int = 0, names: Sequence[str] = (), n: int = MAX_LINES
+) -> Figure | None:
+    """Return scores by training step, of the heads that reach the highest; a column for each."""
+    data = with_previous(result).dataset
+    known = [str(name) for name in data if is_shown(data[name]) and {*data[name].dims} == AXES]
+    for name in names:
+        if name not in known:
+            raise UnknownName.of("variable over step, layer and head", name, known)
+    chosen = list(names) or [name for name in SCORES if name in known] or known[:3]
+    panels: list[LinePanel | None] = []
+    for name in chosen:
+        flat = data[name].stack(at=("layer", "head"))
+        order = np.argsort(-np.nan_to_num(flat.max("step").values, nan=-inf), kind="stable")
+        lines = []
+        for layer, head in (flat["at"].values[i] for i in order[:n]):
+            one = data[[k for k in (name, f"{name}_interval") if k in data]]
+            one = one.sel(layer=layer, head=head)
+            lines.append(line_along(one, name, "step", f"L{layer} H{head}"))
+        level: Level = {"name": "a role", "value": ROLE_SHARE if name in SCORES else None}
+        panels.append({"series": lines, "baseline": level})
+    if not panels:
+        return None
+    return figure_of(
+        "through-training",
+        "lines",
+        f"Through training, on {result.corpus_name}",
+        f"The {n} heads that reach the highest values, with 95 % intervals over documents. All "
+        f"steps read the same {counted(result.n_documents)}.",
+        axis="step",
+        columns=[axis_of(display_of(data[name])) for name in chosen],
+        rows=[{"subject": subject, "panels": panels}],
     )
 
 

@@ -245,7 +245,10 @@ def _draw_panel(axes: Axes, panel: LinePanel, *, is_bars: bool, is_first: bool) 
             places = np.repeat(x + 0.12 * (number - (len(lines) - 1) / 2), points.shape[1])
             axes.scatter(places, points.ravel(), s=6, color=color, alpha=0.45, linewidths=0)
     layers = lines[0]["x"] if lines else []
-    axes.set_xticks([layers[n] for n in ticks(len(layers))])
+    if layers and layers[-1] - layers[0] < len(layers):
+        axes.set_xticks([layers[n] for n in ticks(len(layers))])
+    else:  # steps of a training, far apart
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     if panel["baseline"] is not None and panel["baseline"]["value"] is not None:
         axes.axhline(
             panel["baseline"]["value"], color=ORANGE if is_bars else GRAY, linewidth=1.2,

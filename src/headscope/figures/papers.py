@@ -25,6 +25,7 @@ from headscope.figures.head_charts import Documents, HeadVariable, variable_entr
 from headscope.figures.layer_charts import (
     ALIGNMENT,
     MAX_LABELS,
+    MAX_LINES,
     Column,
     by_layer,
     group_figure,
@@ -33,13 +34,14 @@ from headscope.figures.layer_charts import (
     layer_lines,
     lines_figure,
     top_labels,
+    training_lines,
 )
 from headscope.figures.paint import paint
 from headscope.figures.style import save_figure, styled
 from headscope.figures.table_charts import map_chart
 from headscope.heads.head_map import map_heads
 from headscope.heads.roles import ROLE_VARIABLES, Probes, RoleThresholds
-from headscope.results.display import is_shown, label_of
+from headscope.results.display import counted, is_shown, label_of
 from headscope.results.result import Result
 from headscope.text.tokens import FIRST, PUNCTUATION, REST, is_repeated
 
@@ -47,6 +49,7 @@ FORMATS = ("svg", "pdf", "png")
 EXEMPLARS = "vb-exemplars"
 GENRES = "genres"
 MAP = "clark-6"
+TRAINING = "through-training"
 MAIN_TAGS = ("NOUN", "PROPN", "PUNCT", "DET")
 """Tags that most papers show first; a figure has those that occur."""
 
@@ -68,7 +71,7 @@ def _subjects(result: Result) -> list[ModelResults]:
 
 def _caption(result: Result) -> str:
     is_counted = "tokens_per_document_count" in result
-    return result.title + (f" · {result.n_documents:,} documents" if is_counted else "")
+    return result.title + (f" · {counted(result.n_documents)}" if is_counted else "")
 
 
 def heads_chart(result: Result, name: str, labels: Sequence[object] | None = None) -> Chart:
@@ -267,6 +270,13 @@ def _genres(result: Result) -> Chart:
     return chart
 
 
+def _training(result: Result, *, names: Sequence[str] = (), n: int = MAX_LINES) -> Chart:
+    """Build scores by training step, of the heads that reach the highest."""
+    if not result.steps:
+        raise InputError("This result is of one model. Track a training with HeadTracker.")
+    return _made(training_lines(result, names=names, n=n))
+
+
 FIGURES: dict[str, PaperFigure] = {
     "vb-5": PaperFigure(("null_share",), _variable("null_share")),
     "vb-6": PaperFigure(("pos_to",), _main_tags("pos_to")),
@@ -289,6 +299,7 @@ FIGURES: dict[str, PaperFigure] = {
         ("js", *ROLE_VARIABLES), _map, 'Run analyze with it: analyze(model, corpus, ["all", "js"]).'
     ),
     GENRES: PaperFigure((), _genres),
+    TRAINING: PaperFigure((), _training),
 }
 """By name: `vb` is Vig & Belinkov (2019), `clark` Clark et al. (2019); the rest is ours."""
 
@@ -363,6 +374,8 @@ def _all_possible(result: Result) -> dict[str, Figure]:
     for name, figure in FIGURES.items():
         is_possible = all(variable in result for variable in figure.needs)
         if name == EXEMPLARS or not is_possible or (name == GENRES and not result.groups):
+            continue
+        if (name == TRAINING) != bool(result.steps):
             continue
         try:
             drawn[name] = draw(result, name)

@@ -23,10 +23,11 @@ from headscope.figures.head_charts import map_panel
 from headscope.figures.paint import paint
 from headscope.heads.head_map import HeadMap
 from headscope.probes.tables import BiasTable, ProbeTable
-from headscope.results.display import label_of, percent
-from headscope.results.effect_data import SIDES, ExplainedScore
+from headscope.results.display import counted, label_of, percent
+from headscope.results.effect_data import SIDES, ExplainedScore, Lens
 from headscope.results.probe import ProbeExample, ProbeExamples
 from headscope.results.result import short_name
+from headscope.results.wires import Wires
 
 BASELINES = {
     "offset": ("best fixed offset", "tick"),
@@ -105,6 +106,49 @@ def score_figure(score: ExplainedScore, n: int = 8) -> Figure:
     return paint(chart, [_subject()])
 
 
+def lens_figure(lens: Lens) -> Figure:
+    """See `Lens.figure`."""
+    data = lens.data
+    layers = [int(layer) for layer in data["layer"].values]
+    columns = [("probability of the target", "target_probability", True)]
+    columns += [("logit difference", "difference", False)] if "difference" in data else []
+    panels = [
+        {"series": [{"name": "", "x": layers, "value": numbers(data[name])}], "baseline": None}
+        for _, name, _ in columns
+    ]
+    chart = figure_of(
+        "lens",
+        "lines",
+        f"{data.attrs['model']}: {data.attrs['number']} by layer",
+        "",
+        axis="layer",
+        columns=[{"title": t, "units": "", "share": share} for t, _, share in columns],
+        rows=[{"subject": 0, "panels": panels}],
+    )
+    return paint(chart, [_subject()])
+
+
+def wires_figure(wires: Wires, n: int) -> Figure:
+    """See `Wires.figure`."""
+    rows = wires.table[:n]
+    if not rows:
+        raise InputError("There is nothing to draw: no wire was run exactly (exact=0).")
+    share = _dot_column(
+        "share of the gap", [[cell(ValueText(w.share, w.low, w.high)) for w in rows]], level=0.0
+    )
+    stability = _dot_column("stability", [[rounded(w.stability) for w in rows]], share=True)
+    chart = figure_of(
+        "wires",
+        "dots",
+        f"Wires of {wires.about['model']}: {wires.about['pairs']}",
+        "",
+        groups=[f"{w.source} → {w.reader}" for w in rows],
+        subjects=[0],
+        columns=[share, stability] if wires.n_templates > 1 else [share],
+    )
+    return paint(chart, [_subject(wires.holds)])
+
+
 def _dot_column(
     title: str, values: list[Any], *, share: bool = False, level: float | None = None
 ) -> DotColumn:
@@ -181,14 +225,18 @@ def removal_figure(checked: xr.Dataset) -> Figure:
     prediction is exact.
     """
     variables, presets = [], []
-    levels = checked["level"].values.tolist()
+    units, levels = "nats per token", checked["level"].values.tolist()
     for name in checked["key_class"].values.tolist():
         for level in levels:
             values = checked.sel(key_class=name, level=level)
             x, y = f"removal_estimate:{name}:{level}", f"rise:{name}:{level}"
             predicted = values["removal_estimate"] * level
-            variables.append(_variable(x, "Predicted by the gradient (nats)", "nats", predicted))
-            variables.append(_variable(y, "Rise of the loss (nats)", "nats", values["rise"]))
+            variables.append(
+                _variable(x, "Predicted by the gradient (nats per token)", units, predicted)
+            )
+            variables.append(
+                _variable(y, "Rise of the loss (nats per token)", units, values["rise"])
+            )
             low, high = (float(values["r_interval"].sel(bound=b)) for b in ("low", "high"))
             note = (
                 f"r = {float(values['r']):.2f} ({low:.2f} to {high:.2f})\n"
@@ -197,13 +245,13 @@ def removal_figure(checked: xr.Dataset) -> Figure:
             title = f"{label_of('key_class', name)}: {level:.0%} removed"
             presets.append({"title": title, "x": x, "y": y, "notes": [note]})
     attrs = checked.attrs
-    counts = f"{attrs['heads']} heads · {attrs['documents']} documents"
+    counts = f"{attrs['heads']} heads · {counted(attrs['documents'])}"
     about = f"{attrs['model']} · {short_name(str(attrs['corpus']))} · {counts}"
     chart = figure_of(
         "removal",
         "finder",
         "",
-        f"{about} · loss {float(checked['loss']):.2f} nats",
+        f"{about} · loss {float(checked['loss']):.2f} nats per token",
         presets=presets,
         panels=[{"subject": 0, "roles": None}],
         variables=variables,

@@ -38,7 +38,7 @@ from headscope.run.plan import Numbered
 from headscope.text.corpus import Corpus
 from headscope.text.document import NO_PARENT, ROOT, Document
 from headscope.text.readers.read import Readable, as_corpus
-from headscope.text.tokens import align_array, is_punctuation
+from headscope.text.tokens import align_array, is_punctuation, overlong
 
 MAX_VALUES = 1 << 25
 """Maximum values of one batch over all layers: 128 MB."""
@@ -104,6 +104,8 @@ class AttentionReader:
                 document, stack = encoded.numbered[1], encoded.stacks[self.block]
                 assert stack.offsets is not None, "checked when the reader was made"
                 words = align_array(stack.offsets, document.spans)
+                long = overlong(document.text, stack.offsets, self.settings.max_word_tokens)
+                words[np.isin(words, words[long >= 0])] = -1
                 content.update(repr(sorted(encoded.inputs.items())).encode())
                 content.update(f"{len(document)} {words.tolist()}".encode())
                 covered = np.zeros(len(document), dtype=bool)

@@ -136,7 +136,7 @@ def probe_bias(
         `bias_attention` over `condition` (pro, anti), `candidate` (true, other), `layer` and
         `head`; `bias_preference` and `bias_accuracy` over `condition`, `layer` and `head`;
         `bias_preference_gap` and `bias_accuracy_gap`, pro minus anti; `bias_cases`. With
-        intervals over sentence pairs.
+        intervals by occupation: pairs that share a candidate are not independent.
 
     Raises:
         InputError: the corpora are not pairs, or no pronoun has two candidates.
@@ -170,6 +170,8 @@ def _pairs(name: str, pro: Corpus, anti: Corpus, unit: Unit, report: ReadLog) ->
         if mention_kind(document, head := mention_head(document, mention)) != "pronoun"
     }
     for number, pair in enumerate(zip_longest(pro.read(report), anti.read(report))):
+        named = sorted({w.lower() for w in (pair[0].words if pair[0] else ())} & candidates)
+        jobs = " and ".join(named) if len(named) > 1 else f"pair {number}"
         for condition, document in zip(CONDITIONS, pair, strict=True):
             if document is None:
                 raise InputError(
@@ -188,6 +190,6 @@ def _pairs(name: str, pro: Corpus, anti: Corpus, unit: Unit, report: ReadLog) ->
                 document,
                 id=f"{number}-{condition}-{document.id}",
                 mentions=tuple(mentions),
-                part_of=f"pair {number}",
+                part_of=jobs,
                 meta={**document.meta, CONDITION: condition},
             )

@@ -8,21 +8,21 @@ the documents and scored on the other. Its tests against baselines are Holm-corr
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import xarray as xr
 
-from headscope.batch import Axes
 from headscope.errors import InputError, UnknownName
 from headscope.results.display import Table, Value, percent
 from headscope.results.result import Result
-from headscope.statistics.cross_fitting import CrossFitScore, count_ties, cross_fit_score
-from headscope.statistics.intervals import interval
-from headscope.statistics.jackknife import pool, ratio_jackknife
-from headscope.statistics.multiple_testing import holm
+from headscope.run.compare import ALL, ProbeCounts, probe_counts
+from headscope.run.merge import axes_of
+from headscope.statistics.cross_fitting import CrossFitScore, best_set, cross_fit_score
+from headscope.statistics.intervals import holm, interval
+from headscope.statistics.jackknife import crossed_jackknife, ratio_jackknife
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,8 +34,6 @@ PROBE_BASELINES = (
     ("coref_accuracy", "coref_baseline", "coref_baseline"),
 )
 """Variable, its baseline, and the metric that measures the baseline."""
-ALL = "all"
-"""Row over all relations or mentions: its own family of tests."""
 Bounds = tuple[float, float]
 UNKNOWN_BOUNDS: Bounds = (float("nan"), float("nan"))
 
@@ -103,7 +101,9 @@ class ProbeTable(Table):
     """Axis of the row labels: `relation` or `mention_kind`."""
     rows: tuple[ProbeRow, ...]
     is_causal: bool
-    _left: ClassVar[tuple[str, ...]] = ("head", "direction")
+    planned: tuple[str, ...] = ()
+    """Rows that were planned: corrected among themselves, the others among themselves."""
+    _left: ClassVar[tuple[str, ...]] = ("head", "direction", "family")
 
     def __getitem__(self, label: str | int) -> ProbeRow:
         """Return the row of a relation or kind of mention, or the row of a number."""
@@ -122,21 +122,27 @@ class ProbeTable(Table):
             *(["visible"] if self.is_causal and is_relation else []),
             *("baseline" if name == "offset" else name for name in names),
             *(["baseline_offset", "p_adjusted"] if is_relation else []),
+            *(["family"] if self.planned else []),
         ]
 
     def records(self) -> list[dict[str, Value]]:
         """Return the rows as plain values, one dict each."""
         names = self._columns()
-        records = (_record(self.axis, row) for row in self.rows)
+        records = ({**_record(self.axis, row), "family": self._family(row)} for row in self.rows)
         return [{name: record[name] for name in names} for record in records]
+
+    def _family(self, row: ProbeRow) -> str:
+        return "planned" if row.label in self.planned else "exploratory"
 
     def _cells(self) -> list[list[str]]:
         """Return the headings, then the rows, as printed."""
         hidden = ("layer", "low", "high", "crossfit_low", "crossfit_high", "baseline_offset")
         headings = {"p_adjusted": "p (Holm)", "crossfit": "cross-fitted"}
-        names = [name for name in self._columns() if name not in hidden]
+        names = [name for name in self._columns() if name not in (*hidden, "family")]
         header = [headings.get(name, name.replace("_", " ")) for name in names]
-        return [header, *([_cell(row, name, self.axis) for name in names] for row in self.rows)]
+        cells = [header, *([_cell(row, name, self.axis) for name in names] for row in self.rows)]
+        family = ["family", *map(self._family, self.rows)]
+        return [[*a, b] for a, b in zip(cells, family, strict=True)] if self.planned else cells
 
     @property
     def _caption(self) -> str:
@@ -145,8 +151,17 @@ class ProbeTable(Table):
         return (
             f"{'; '.join([self.title, *counts])}. Accuracy in percent with 95 % intervals over "
             "documents. Cross-fitted: head chosen on one half of the documents and scored on the "
-            "other. One-sided p of cross-fitted accuracy against the baselines, Holm-corrected."
+            "other. One-sided p of cross-fitted accuracy against the baselines, Holm-corrected"
+            + (" over planned rows, and over the others. " if self.planned else ". ")
+            + self._note
         )
+
+    @property
+    def _note(self) -> str:
+        """Meaning of the columns whose headings do not say it."""
+        visible = " visible: accuracy over words whose target comes before them."
+        note = "ties: other heads that are not significantly worse than the best (paired)."
+        return note + visible * ("visible" in self._columns())
 
     def figure(self) -> Figure:
         """Draw the best head of each row (Clark et al. 2019, Tables 1 and 2).
@@ -159,7 +174,9 @@ class ProbeTable(Table):
         return probe_figure(self)
 
 
-def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
+def probe_table(
+    result: Result, *, block: str | None = None, relations: Sequence[str] = ()
+) -> ProbeTable:
     """Return the best head of each relation or kind of mention (Clark et al. 2019, Tables 1, 2).
 
     The row `all` comes first, then the rows by gain over their baseline. Relations with too few
@@ -174,12 +191,12 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
                 "headscope.probe_dependencies and headscope.probe_coreference do."
             )
     if "accuracy" in data:
-        rows = _dependencies(data, result.states[name], _units(result))
+        rows = _dependencies(data, _counts(result, name))
         visible = data["cases_visible"].sel(relation="all")
         is_causal = bool(visible.sel(direction="dependent") != visible.sel(direction="head"))
         axis = "relation"
     elif "coref_accuracy" in data:
-        rows = _coreference(data, result.states[name], _units(result))
+        rows = _coreference(data, _counts(result, name))
         is_causal, axis = False, "mention_kind"
     else:
         names = textwrap.shorten(", ".join(map(str, data.data_vars)), 200, placeholder=" …")
@@ -187,17 +204,23 @@ def probe_table(result: Result, *, block: str | None = None) -> ProbeTable:
             f"This result has {names}. Expected a result of headscope.probe_dependencies, "
             "headscope.probe_coreference or headscope.probe_bias."
         )
-    rows = sorted(_corrected(rows), key=lambda row: (row.label != ALL, -row.gain))
-    return ProbeTable(result.title, axis, tuple(rows), is_causal)
+    for label in relations:
+        if label not in [row.label for row in rows]:
+            raise UnknownName.of(axis.replace("_", " "), label, [row.label for row in rows])
+    rows = sorted(
+        _corrected(rows, relations),
+        key=lambda row: (row.label != ALL, row.label not in relations, -row.gain),
+    )
+    return ProbeTable(result.title, axis, tuple(rows), is_causal, tuple(relations))
 
 
-def _dependencies(
-    data: xr.Dataset, states: Mapping[str, xr.Dataset], units: np.ndarray
-) -> list[ProbeRow]:
-    right = _with_all(states["dep_accuracy"], "right")
-    by_unit = _pooled(right.stack(place=("direction", "layer", "head")), units, "place", "relation")
-    cases = _pooled(_with_all(states["dep_accuracy"], "cases").isel(layer=0), units, "relation")
-    offsets = _pooled(_with_all(states["dep_offset"], "right"), units, "offset_tried", "relation")
+def _counts(result: Result, block: str) -> ProbeCounts:
+    counts = probe_counts(result, block)
+    assert counts is not None  # the caller found its variable
+    return counts
+
+
+def _dependencies(data: xr.Dataset, probed: ProbeCounts) -> list[ProbeRow]:
     accuracy = data["accuracy"].transpose("relation", "direction", "layer", "head")
     rows = []
     for number, label in enumerate(map(str, data["relation"].values)):
@@ -208,13 +231,14 @@ def _dependencies(
         place = dict(zip(accuracy.dims[1:], index, strict=True))
         best = data.sel(relation=label).isel(place)
         baseline = float(best["baseline"])
-        counts = by_unit[..., number], cases[:, number]
+        counts = probed.right[..., number], probed.cases[:, number]
+        score = cross_fit_score(*counts, probed.baselines[..., number])
         rows.append(
             _row(
                 best,
                 "accuracy",
                 counts,
-                {"offset": (baseline, cross_fit_score(*counts, offsets[..., number]))},
+                {"offset": (baseline, score)},
                 label=label,
                 cases=int(best["cases"]),
                 direction=str(best["direction"].item()),
@@ -225,14 +249,7 @@ def _dependencies(
     return rows
 
 
-def _coreference(
-    data: xr.Dataset, states: Mapping[str, xr.Dataset], units: np.ndarray
-) -> list[ProbeRow]:
-    state = states["coref_accuracy"]
-    numerator = state["numerator"].stack(place=("layer", "head"))
-    right = _pooled(numerator, units, "place", "mention_kind")
-    cases = _pooled(state["denominator"].max(("layer", "head")), units, "mention_kind")
-    guesses = _pooled(states["coref_baseline"]["numerator"], units, "mention_kind", "rule")
+def _coreference(data: xr.Dataset, probed: ProbeCounts) -> list[ProbeRow]:
     rows = []
     for number, label in enumerate(map(str, data["mention_kind"].values)):
         values = data["coref_accuracy"].sel(mention_kind=label).transpose("layer", "head")
@@ -240,11 +257,11 @@ def _coreference(
             continue
         layer, head = np.unravel_index(np.nanargmax(values.values), values.shape)
         best = data.sel(mention_kind=label).isel(layer=layer, head=head)
-        counts = right[..., number], cases[:, number]
+        counts = probed.right[..., number], probed.cases[:, number]
         rules = {
             str(rule): (
                 float(best["coref_baseline"].sel(rule=rule)),
-                cross_fit_score(*counts, guesses[:, number, i, None]),
+                cross_fit_score(*counts, probed.baselines[:, i, number, None]),
             )
             for i, rule in enumerate(data["rule"].values)
         }
@@ -264,7 +281,7 @@ def _row(
     """Return the row of the best head; `counts` are right and all cases of each unit."""
     scores = {name: score for name, (_, score) in baselines.items()}
     crossfit = next(iter(scores.values()))
-    tied = count_ties(ratio_jackknife(counts[0], counts[1][:, None]))
+    tied = best_set(ratio_jackknife(counts[0], counts[1][:, None]))
     return ProbeRow(
         layer=int(best["layer"]),
         head=int(best["head"]),
@@ -272,33 +289,21 @@ def _row(
         interval=_interval(best, variable),
         crossfit_accuracy=crossfit.score,
         crossfit_interval=crossfit.interval,
-        ties=None if tied is None else tied - 1,  # without the best itself
+        ties=None if tied is None else int(tied.sum()) - 1,  # without the best itself
         baselines={name: value for name, (value, _) in baselines.items()},
         gains={name: Gain(s.gain, s.gain_interval, s.p) for name, s in scores.items()},
         **more,
     )
 
 
-def _units(result: Result) -> np.ndarray:
-    return Axes.from_dict(result.provenance["axes"]).units
-
-
-def _with_all(state: xr.Dataset, name: str) -> xr.DataArray:
-    """Return the counts by relation, with the sum over all relations last."""
-    return xr.concat([state[name], state[f"{name}_all"].expand_dims(relation=1)], "relation")
-
-
-def _pooled(array: xr.DataArray, units: np.ndarray, *dims: str) -> np.ndarray:
-    """Return `unit …`: the sums over the buckets of each unit."""
-    return pool(array.transpose("bucket", *dims).values, units)
-
-
-def _corrected(rows: list[ProbeRow]) -> list[ProbeRow]:
-    """Return the rows with Holm-corrected p values: `all` is one family, the rest another."""
-    tested = [(n, name) for n, row in enumerate(rows) if row.label != ALL for name in row.gains]
-    alone = [(n, name) for n, row in enumerate(rows) if row.label == ALL for name in row.gains]
+def _corrected(rows: list[ProbeRow], planned: Sequence[str]) -> list[ProbeRow]:
+    """Return the rows with Holm-corrected p values: families are `all`, planned rows, others."""
+    families: dict[str, list[tuple[int, str]]] = {}
+    for n, row in enumerate(rows):
+        key = ALL if row.label == ALL else "planned" if row.label in planned else ""
+        families.setdefault(key, []).extend((n, name) for name in row.gains)
     corrected = [dict(row.gains) for row in rows]
-    for family in (tested, alone):
+    for family in families.values():
         p = holm(np.array([rows[n].gains[name].p for n, name in family]))
         for (n, name), value in zip(family, p, strict=True):
             corrected[n][name] = replace(corrected[n][name], p_adjusted=float(value))
@@ -390,7 +395,7 @@ class BiasTable(Table):
     crossfit_accuracy: tuple[float, float]
     """Accuracy pro and anti of heads chosen on one half of the pairs, scored on the other."""
     crossfit_intervals: tuple[Bounds, Bounds]
-    """95 % intervals of both over documents; NaN with too few documents."""
+    """95 % intervals of both, by occupation; NaN with too few pairs."""
 
     def _columns(self) -> list[str]:
         """Return the names of the columns of `records`."""
@@ -439,7 +444,7 @@ class BiasTable(Table):
         """Title, n and correction: the caption in LaTeX."""
         return (
             f"{self.title}; n = {self.pairs:,} pronouns in each condition. Percent with 95 % "
-            "intervals over documents, not corrected for several heads. Cross-fitted: "
+            "intervals by occupation, not corrected for several heads. Cross-fitted: "
             f"{self._note}."
         )
 
@@ -491,7 +496,7 @@ def bias_table(
         if layer not in data["layer"].values or head not in data["head"].values:
             raise InputError(f"There is no L{layer} H{head} in this result.")
     rows = tuple(_bias_row(data, *place, coreference.get(place)) for place in chosen)
-    crossfit_accuracy, bounds = crossfit_scores(result.states[name]["bias"])
+    crossfit_accuracy, bounds = crossfit_scores(result.states[name]["bias"], axes_of(result).units)
     cases = int(data["bias_cases"].sel(condition="pro"))
     return BiasTable(result.title, cases, rows, crossfit_accuracy, bounds)
 
@@ -523,22 +528,28 @@ def _bias_row(data: xr.Dataset, layer: int, head: int, coreference: float | None
     )
 
 
-def crossfit_scores(state: xr.Dataset) -> tuple[Bounds, tuple[Bounds, Bounds]]:
-    """Return the cross-fitted accuracies (pro, anti) and their intervals.
+def crossfit_scores(state: xr.Dataset, units: np.ndarray) -> tuple[Bounds, tuple[Bounds, Bounds]]:
+    """Return the cross-fitted accuracies (pro, anti) and their intervals, by occupation.
 
     Each bucket is scored by the head that the other half of the buckets chose. The score is
-    therefore a ratio of sums.
+    therefore a ratio of sums. `units` (`bucket`) numbers the buckets.
     """
     counts = state["right"].stack(place=("layer", "head"))
     right = counts.transpose("bucket", "place", "condition").values
     cases = state["cases"].isel(layer=0).transpose("bucket", "condition").values
-    scored = np.zeros(cases.shape)
-    for half in (0, 1):
-        best = right[1 - half :: 2].sum((0, 2)).argmax()
-        scored[half::2] = right[half::2, best]
-    if not all(cases[half::2].sum() > 0 for half in (0, 1)):
+    halves = units % 2
+    if not all(cases[halves == half].sum() > 0 for half in (0, 1)):
         return UNKNOWN_BOUNDS, (UNKNOWN_BOUNDS, UNKNOWN_BOUNDS)
+    best = [int(right[halves != half].sum((0, 2)).argmax()) for half in (0, 1)]
+    scored = np.where((halves == 0)[:, None], right[:, best[0]], right[:, best[1]])
     jackknife = ratio_jackknife(scored, cases, "logit")
+    by_occupation = state["occupation_right"].stack(place=("layer", "head"))
+    both = by_occupation.transpose("half", "place", "occupation", "condition").values
+    all_cases = state["occupation_cases"].isel(layer=0).sum("half")
+    if float(all_cases.sum()) == 2 * cases.sum():
+        crossed = both[0, best[0]] + both[1, best[1]]
+        by_case = all_cases.transpose("occupation", "condition").values
+        jackknife = replace(jackknife, crossed=crossed_jackknife(crossed, by_case, "logit"))
     (pro_low, anti_low), (pro_high, anti_high) = interval(jackknife).bounds.tolist()
     pro, anti = jackknife.value.tolist()
     return (pro, anti), ((pro_low, pro_high), (anti_low, anti_high))
@@ -550,6 +561,7 @@ def table_of(
     *,
     n: int = 5,
     block: str | None = None,
+    relations: Sequence[str] = (),
 ) -> ProbeTable | BiasTable:
     """Return the table of a probe's result. See `Result.table`."""
     if "bias_accuracy" in (result.dataset if block is None else result.block(block)):
@@ -559,4 +571,4 @@ def table_of(
             "heads= needs a result of headscope.probe_bias; other tables show the best head of "
             "each row. Omit heads=."
         )
-    return probe_table(result, block=block)
+    return probe_table(result, block=block, relations=relations)

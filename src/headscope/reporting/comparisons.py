@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
+from headscope.errors import InputError
 from headscope.figures.chart_data import (
     ModelResults,
     ValueText,
@@ -17,13 +18,22 @@ from headscope.figures.chart_data import (
     parent_label,
 )
 from headscope.figures.chart_types import Cell, Figure, Phrase
-from headscope.figures.layer_charts import GROUPED, group_values
+from headscope.figures.layer_charts import GROUPED, SCORES, group_values
+from headscope.heads.replication import (
+    HOLDS,
+    Hypothesis,
+    TestedFindings,
+    is_same_model,
+    planned_findings,
+)
+from headscope.heads.roles import corpus_roles
+from headscope.heads.significant import Onset, find_onsets
 from headscope.metrics.core.finalize import block_jackknives, state_of
 from headscope.reporting.hypothesis_tests import ALPHA
 from headscope.reporting.report_tables import COMPARED, measure_title, p_shown, table_of
 from headscope.reporting.wording import (
-    SPACE,
     aside,
+    cited,
     count_of,
     figure,
     head,
@@ -33,11 +43,12 @@ from headscope.reporting.wording import (
     with_interval,
 )
 from headscope.results.result import Result
-from headscope.run.compare import SAME
+from headscope.results.steps import with_previous
+from headscope.run.compare import SAME, best_heads
 from headscope.run.merge import axes_of, registered_metrics_of
 from headscope.statistics.differences import GroupTest, permutation_test
-from headscope.statistics.jackknife import Jackknife, is_driven_by_one, largest_influence
-from headscope.statistics.multiple_testing import benjamini_hochberg, holm
+from headscope.statistics.intervals import benjamini_hochberg, holm
+from headscope.statistics.jackknife import Jackknife
 
 Differences = Sequence[tuple[int, int, xr.Dataset]]
 """Numbers of two subjects, and the first minus the second."""
@@ -54,24 +65,15 @@ class Change:
     after: float
     by: ValueText
     p_adjusted: float
-    driven_share: float = 0.0
-    """Share of the variance that is due to one document, if that drives the value; else 0."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """The heads in which one measure changed, the largest change first; those whose change one
-    document decides come last.
-    """
+    """The heads in which one measure changed, the largest change first."""
 
     name: str
     n_tested: int
     heads: tuple[Change, ...]
-
-    @property
-    def clear(self) -> tuple[Change, ...]:
-        """Changes that are not driven by one document."""
-        return tuple(change for change in self.heads if not change.driven_share)
 
 
 def changes_of(
@@ -100,7 +102,6 @@ def _changed_heads(
     alone = here[f"{name}_p"].transpose("layer", "head")
     # Over the heads that the sentence counts, not over the other labels of the variable too.
     adjusted = alone.copy(data=benjamini_hochberg(alone.values))
-    shares = _driven_shares(subjects[left], subjects[right], name, labels)
     changes = []
     with np.errstate(invalid="ignore"):
         places = np.argwhere(adjusted.values < ALPHA)
@@ -110,22 +111,9 @@ def _changed_heads(
         before, after = (subjects[n].measured(name, **labels, **at).value for n in (left, right))
         by = ValueText(-difference.value, -difference.high, -difference.low)
         p = float(adjusted[i, j])
-        share = 0.0 if shares is None else float(shares[i, j])
-        changes.append(Change(name, at["layer"], at["head"], before, after, by, p, share))
-    changes.sort(key=lambda change: (change.driven_share > 0, -abs(change.by.value)))
+        changes.append(Change(name, at["layer"], at["head"], before, after, by, p))
+    changes.sort(key=lambda change: -abs(change.by.value))
     return int(np.isfinite(adjusted.values).sum()), tuple(changes)
-
-
-def _driven_shares(
-    left: ModelResults, right: ModelResults, name: str, labels: Mapping[str, str]
-) -> np.ndarray | None:
-    """`layer head`: the share of the document that decides a difference; 0 where none does."""
-    sides = [side.jackknife(name, **labels) for side in (left, right)]
-    if sides[0] is None or sides[1] is None:
-        return None
-    of = sides[0] - sides[1]
-    shares: np.ndarray = np.where(is_driven_by_one(of), largest_influence(of), 0.0)
-    return shares
 
 
 def about_changes(subjects: Sequence[ModelResults], differences: Differences) -> list[Phrase]:
@@ -137,7 +125,10 @@ def about_changes(subjects: Sequence[ModelResults], differences: Differences) ->
             continue
         pair = f"From {subjects[left].title} to {subjects[right].title}"
         most = max(c.n_tested for c in changed)
-        test = f"the same documents, paired; after correction over {most} heads for each measure"
+        test = (
+            "the same documents, paired, in total and in most documents; after correction over "
+            f"{most} heads for each measure"
+        )
         some = [c for c in changed if c.heads]
         if not some:
             sentences.append(
@@ -154,25 +145,16 @@ def about_changes(subjects: Sequence[ModelResults], differences: Differences) ->
 
 
 def _said(subjects: Sequence[ModelResults], right: int, changed: Changed) -> Phrase:
-    """`distance changed in 3 of 72 heads, most in L3 H1: from 2.1 to 3.4 (+1.3 [1.1–1.5])`.
-
-    Heads whose change one document decides are not counted among them, but named after them.
-    """
+    """`distance changed in 3 of 72 heads, such as L3 H1: from 2.1 to 3.4, by 1.3 [1.1–1.5]`."""
     first = changed.heads[0]
     units = describe(subjects, changed.name).units
     before, after = (with_interval(ValueText(x), units) for x in (first.before, first.after))
-    clear, others = len(changed.clear), len(changed.heads) - len(changed.clear)
-    perhaps = "" if clear else "perhaps "
-    n = f"{count_of(clear or others, 'head')} of {changed.n_tested}"
-    most: Phrase = [
-        f"{_spoken(changed.name, subjects)} {perhaps}changed in {n}, most in ",
+    n = f"{count_of(len(changed.heads), 'head')} of {changed.n_tested}"
+    return [
+        f"{_spoken(changed.name, subjects)} changed in {n}, such as ",
         head(right, first.layer, first.head),
         f": from {before} to {after}, by {points(first.by, units)}",
     ]
-    if not others:
-        return most
-    where = f"and perhaps in {count_of(others, 'more head')}, where " if clear else "but "
-    return [*most, f", {where}one document is more than half of what the difference varies by"]
 
 
 def about_differences(subjects: Sequence[ModelResults], differences: Differences) -> list[Phrase]:
@@ -197,11 +179,43 @@ def about_differences(subjects: Sequence[ModelResults], differences: Differences
                 [
                     f"Compared with {subjects[right].title}, {subjects[left].title} has ",
                     *listed(said),
-                    aside(f" (means over heads, {kind}, {_correction(len(names))})"),
+                    aside(
+                        f" (means over heads, {kind}, {_correction(len(names))})",
+                        max(p[p < ALPHA]),
+                    ),
                     figure("differences"),
                     ".",
                 ]
             )
+    return sentences
+
+
+def about_best_heads(subjects: Sequence[ModelResults]) -> list[Phrase]:
+    """Write where the best heads of two models differ (paired, cross-fitted, Holm)."""
+    sentences: list[Phrase] = []
+    for name in ("accuracy", "coref_accuracy"):
+        first = subjects[0].result(name)
+        for other in subjects[1:]:
+            second = other.result(name)
+            best = best_heads(first, second) if first and second else {}
+            if not best:
+                continue
+            data, key = xr.Dataset({str(k): array for k, array in best.items()}), f"{name}_best"
+            axis, p = str(data[key].dims[0]), data[f"{key}_p_adjusted"]
+            n = int(p.notnull().sum())
+            said: dict[str, list[str]] = {"better": [], "worse": []}
+            for label in data[axis].values[(p < ALPHA).values].tolist():
+                by = measured(data, key, **{axis: label})
+                size = ValueText(abs(by.value), *sorted((abs(by.low), abs(by.high))))
+                name_of = f"all {axis.replace('_', ' ')}s together" if label == "all" else label
+                said["better" if by.value > 0 else "worse"].append(f"{name_of} by {points(size)}")
+            parts: Phrase = [f"The best heads of {subjects[0].title} are "]
+            ways = [sentence(f"{way} for ", listed(x)) for way, x in said.items() if x]
+            parts += listed(ways) or [f"clearly better or worse for none of {n} labels"]
+            test = f"cross-fitted, paired, after correction over {n} {axis.replace('_', ' ')}s"
+            weakest = max(p.values[(p < ALPHA).values], default=None)
+            test_part = aside(f" ({test})", weakest)
+            sentences.append([*parts, f" than those of {other.title}", test_part, "."])
     return sentences
 
 
@@ -226,12 +240,12 @@ def about_groups(subjects: Sequence[ModelResults]) -> list[Phrase]:
             for (name, test), adjusted in zip(tests.items(), p.tolist(), strict=True)
             if adjusted < ALPHA
         ]
-        test = f"documents shuffled between kinds, {_correction(len(tests))}"
+        test = f" (documents shuffled between kinds, {_correction(len(tests))})"
+        start: Phrase = [f"In {subject.title}, kinds of text do not clearly differ", aside(test)]
         if said:
-            start: Phrase = [f"In {subject.title}, kinds of text differ in ", *listed(said)]
-        else:
-            start = [f"In {subject.title}, kinds of text do not clearly differ"]
-        sentences.append([*start, aside(f" ({test})"), figure("groups"), "."])
+            start = [f"In {subject.title}, kinds of text differ in ", *listed(said)]
+            start.append(aside(test, max(p[p < ALPHA])))
+        sentences.append([*start, figure("groups"), "."])
     return sentences
 
 
@@ -263,7 +277,7 @@ def _ungrouped_jackknives(result: Result) -> Iterator[tuple[str, Jackknife]]:
 
 
 def _group_said(subject: ModelResults, name: str, test: GroupTest, names: Sequence[str]) -> str:
-    """`distance (from … in fiction to … in news)`; the extremes only where they differ."""
+    """`distance (such as … in fiction and … in news)`; these two only where they differ."""
     spoken = _spoken(name, [subject])
     low, high = int(np.nanargmin(test.deviations)), int(np.nanargmax(test.deviations))
     if not test.pair_p[low, high] < ALPHA:
@@ -271,8 +285,8 @@ def _group_said(subject: ModelResults, name: str, test: GroupTest, names: Sequen
     units = describe([subject], name).units
     values = {group: value for group, (value, _) in group_values(subject, name).items()}
     return (
-        f"{spoken} (from {with_interval(values[names[low]], units)} in {names[low]} "
-        f"to {with_interval(values[names[high]], units)} in {names[high]})"
+        f"{spoken} (such as {with_interval(values[names[low]], units)} in {names[low]} "
+        f"and {with_interval(values[names[high]], units)} in {names[high]})"
     )
 
 
@@ -282,7 +296,7 @@ def _correction(n_measures: int) -> str:
 
 def _spoken(name: str, subjects: Sequence[ModelResults]) -> str:
     if name == "sink_rate":
-        return "documents whose first token is a sink"
+        return "share of documents with a sink at the first token"
     title = describe(subjects, name).title
     return title[:1].lower() + title[1:]
 
@@ -308,9 +322,6 @@ def change_table(subjects: Sequence[ModelResults], differences: Differences) -> 
                     cell(ValueText(change.after), share=share),
                     cell(change.by, share=share),
                     p_shown(change.p_adjusted),
-                    f"{change.driven_share:.0%}".replace("%", f"{SPACE}%")
-                    if change.driven_share
-                    else "",
                 ]
                 for change in changed.heads[:MAX]
             )
@@ -318,9 +329,9 @@ def change_table(subjects: Sequence[ModelResults], differences: Differences) -> 
         "changes",
         "Heads that changed",
         "The second model minus the first, head by head, over the same documents: paired t tests "
-        "with jackknife standard errors, p values corrected for all heads of a measure (Benjamini "
-        f"& Hochberg). Of each measure, at most {MAX} heads. Where one document is more than half "
-        "of what a change varies by, its share is given: other documents may say otherwise.",
+        "with jackknife standard errors, and sign tests that most documents changed in the same "
+        "direction; the larger p value, corrected for all heads of a measure (Benjamini & "
+        f"Hochberg). Of each measure, at most {MAX} heads.",
         [
             ("Models", "text"),
             ("Measure", "text"),
@@ -330,8 +341,146 @@ def change_table(subjects: Sequence[ModelResults], differences: Differences) -> 
             ("After", "number"),
             ("Change", "difference"),
             ("p, corrected", "text"),
-            ("One document", "text"),
         ],
         rows,
         paper="Benjamini & Hochberg 1995",
     )
+
+
+def replications(
+    subjects: Sequence[ModelResults], others: Sequence[Result]
+) -> list[TestedFindings]:
+    """Test the findings of each subject on results of the same model on other corpora."""
+    kinds = (*COMPARED, "accuracy", "coref_accuracy")
+    pairs = [
+        (result, other)
+        for other in others
+        for subject in subjects
+        for result in subject.results
+        if is_same_model(result, other) and any(k in result and k in other for k in kinds)
+    ]
+    for other in others:
+        if not any(other is second for _, second in pairs):
+            raise InputError(
+                f"replicate= has {other.title}: no result is of the same model with the same kind "
+                "of measurement on another corpus."
+            )
+    return [result.replicates(other) for result, other in pairs]
+
+
+def about_replications(tables: Sequence[TestedFindings]) -> list[Phrase]:
+    """Write how many findings hold on another corpus."""
+    return [[f"{table.title}: {table.summary}", *cited("replication")] for table in tables]
+
+
+def replication_table(tables: Sequence[TestedFindings]) -> Figure | None:
+    """Return the findings with their values in both corpora."""
+    return table_of(
+        "replication",
+        "Findings on another corpus",
+        "Findings of the first corpus, tested on the second: one-sided, in the direction of the "
+        "first, p values corrected over all findings (Holm). “Not shown” is not a disproof: the "
+        "second corpus may be too small. Heads were chosen on the first corpus alone.",
+        [
+            ("Findings", "text"),
+            *((x, "text") for x in ("First", "Second", "p, corrected", "There")),
+        ],
+        [
+            [c.text, c.show(c.found), c.show(e), p_shown(e.p_adjusted), e.verdict]
+            for table in tables
+            for c, (e,) in table.rows
+        ],
+        paper="Holm 1979",
+    )
+
+
+Tracks = Sequence[tuple[int, Result]]
+"""Number of a subject, and a result of it with the axis `step`."""
+
+
+def _rises(tracks: Tracks) -> Iterator[tuple[int, Result, str, Onset]]:
+    for subject, result in tracks:
+        known = with_previous(result).dataset
+        for name in SCORES if len(result.steps) > 1 and result.states else ():
+            if name in known:
+                yield from ((subject, result, name, row) for row in find_onsets(result, name).rows)
+
+
+def about_training(tracks: Tracks) -> list[Phrase]:
+    """Write which head rose first above what a role needs, for each score."""
+    firsts: dict[tuple[int, str, str], Onset] = {}
+    for subject, result, name, row in _rises(tracks):
+        firsts.setdefault((subject, result.corpus_name, name), row)
+    return [
+        sentence(
+            head(subject, row.layer, row.head),
+            f" is the first {name.replace('_', '-')} head on {corpus}: "
+            f"from step {row.step:,} on it stays above 50 %",
+            aside(f" [{row.low:,}–{'?' if row.high is None else f'{row.high:,}'}]"),
+            *cited(ONSETS),
+        )
+        for (subject, corpus, name), row in firsts.items()
+    ]
+
+
+ONSETS = "onsets"
+
+
+def onset_table(tracks: Tracks) -> Figure | None:
+    """Return when each head took on a role, with its interval and its roles before and after."""
+    roles: dict[int, list[xr.Dataset | None]] = {}
+    for _, result in tracks:
+        ends = (result.at_step(result.steps[place]).dataset for place in (0, -1))
+        roles[id(result)] = [corpus_roles(data) for data in ends]
+
+    def role(result: Result, end: int, row: Onset) -> str:
+        data = roles[id(result)][end]
+        return "" if data is None else str(data["role"].sel(layer=row.layer, head=row.head).item())
+
+    return table_of(
+        ONSETS,
+        "When heads took on their roles",
+        "The first tracked step after which a head stays above 50 %. The interval over documents "
+        "holds at all steps at once (Bonferroni over steps, for each head). “–” means that it is "
+        "not shown that the head is above. Roles are those of the corpus.",
+        [
+            *((x, "text") for x in ("Score", "On")),
+            ("Head", "head"),
+            *((x, "count") for x in ("Step", "From", "To")),
+            *((x, "text") for x in ("Role at first", "Role at the end")),
+            ("At the end", "share"),
+        ],
+        [
+            [
+                name,
+                result.corpus_name,
+                head(subject, row.layer, row.head),
+                row.step,
+                row.low,
+                row.high,
+                role(result, 0, row),
+                role(result, 1, row),
+                row.value,
+            ]
+            for subject, result, name, row in _rises(tracks)
+        ],
+        paper="Olsson et al. 2022",
+    )
+
+
+def about_planned(
+    subjects: Sequence[ModelResults], hypotheses: Sequence[Hypothesis]
+) -> list[Phrase]:
+    """Write which planned claims hold, told apart from findings (Holm over all planned tests)."""
+    sentences: list[Phrase] = []
+    for subject in subjects if hypotheses else ():
+        planned = planned_findings(subject.results, hypotheses)
+        holds = [claim for claim, estimate in planned if estimate.verdict == HOLDS]
+        said = [f"{claim.text} ({claim.show(claim.found)})" for claim in holds[:MAX]]
+        more = [f"{len(holds) - MAX} more"] if len(holds) > MAX else []
+        test = f"planned, after correction over {count_of(len(planned), 'planned test')}"
+        start = f"{subject.title}: {len(holds)} of {len(planned)} planned claims hold"
+        sentences.append(
+            sentence(start, aside(f" ({test})"), ": " * bool(said), listed(said + more), ".")
+        )
+    return [*sentences, ["All other findings were found, not planned."]] if sentences else []

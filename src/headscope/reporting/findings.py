@@ -1,13 +1,13 @@
 """Findings about one model, written from its numbers by rules.
 
-A rule gives one sentence or None. Each claim has a test (`hypothesis_tests`), and its sentence
-names the correction. Correlations describe and claim nothing.
+A rule gives one sentence or None. Each claim has a test (`hypothesis_tests`) and its p value in an
+aside; the report corrects all of them together. A superlative comes with what cannot be told from
+it. Lists explore, correlations describe: neither has a p value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import permutations
 
 import numpy as np
 
@@ -17,18 +17,19 @@ from headscope.figures.chart_types import Phrase, SentencePart
 from headscope.heads.roles import RoleThresholds
 from headscope.reporting.hypothesis_tests import (
     ALPHA,
+    Extremes,
     HeadValue,
-    are_layers_apart,
     differ_from,
     heads_beyond,
-    is_least_below_mean,
     labels_above_twice_the_mean,
+    layer_extremes,
+    layer_slope,
     layers_above,
+    least_below_mean,
     scaled,
 )
 from headscope.reporting.report_tables import (
     RULES,
-    accuracy_of,
     best_rows,
     crossfit_of,
     effects_of,
@@ -41,7 +42,6 @@ from headscope.reporting.wording import (
     count_of,
     head,
     listed,
-    p_value,
     points,
     sentence,
     two_digits,
@@ -49,7 +49,6 @@ from headscope.reporting.wording import (
 )
 from headscope.results.display import label_of
 from headscope.run.compare import compare
-from headscope.statistics.correlation import pearson, ranks
 from headscope.statistics.jackknife import Jackknife
 
 BROAD_ENTROPY = 0.8
@@ -63,11 +62,13 @@ def effects(subject: ModelResults, number: int) -> Phrase | None:
     if known is None or not known.n_tested:
         return None
     where = subject.elsewhere("effect")
-    corrected = aside(f" (after correction over {count_of(known.n_tested, 'head')})")
+    tested = f"after correction over {count_of(known.n_tested, 'head')}{known.holds}"
+    corrected = aside(f" ({tested})")
     largest = known.largest(np.ones_like(known.is_clear))
     if largest is None:
         return [
-            f"Without any single head the loss{where} changes too little to be told from 0",
+            f"Of {count_of(known.n_tested, 'head')} taken away alone, none changes the "
+            f"loss{where} enough to be told from 0",
             corrected,
             *cited("effects"),
         ]
@@ -81,9 +82,9 @@ def effects(subject: ModelResults, number: int) -> Phrase | None:
         f"Taken away alone, {int(known.is_clear.sum())} of {count_of(known.n_tested, 'head')} "
         f"change the loss{where}",
         corrected,
-        f"{also}. It {verb} most without ",
+        f"{also}. Without ",
         head(number, layer, column),
-        f", by {with_interval(rise, 'nats per token')}",
+        f", for example, it {verb} by {with_interval(rise, 'nats per token')}",
         *cited("effects"),
     ]
 
@@ -94,10 +95,11 @@ def norms(subject: ModelResults, number: int) -> Phrase | None:
     if plain is None or subject.normed is None or "null_share" not in subject.normed:
         return None
     try:
-        difference = measured(compare(plain, subject.normed), "null_share_mean")
+        compared = compare(plain, subject.normed)
     except InputError:  # no sums to compare
         return None
-    if not (difference.is_above(0) or difference.is_below(0)):
+    difference, p = measured(compared, "null_share_mean"), float(compared["null_share_mean_p"])
+    if not p < ALPHA:
         return None
     units = "share of attention"
     before = measured(plain.dataset, "null_share_mean")
@@ -106,7 +108,7 @@ def norms(subject: ModelResults, number: int) -> Phrase | None:
     return [
         "Weighted by the length of the vectors it fetches, the mean share of null attention "
         f"{way} from {with_interval(before, units)} to {with_interval(after, units)}",
-        aside(" (paired over documents)"),
+        aside(" (paired over documents)", p),
         *cited("finder"),
     ]
 
@@ -122,11 +124,11 @@ def importance(subject: ModelResults, number: int) -> Phrase | None:
         return None
     overall = subject.measured("importance_mean", gradient_class="all")
     means = jackknife.mean((0, 1))
-    is_different = differ_from(means, means.at(slice(names.index("all"), names.index("all") + 1)))
+    p = differ_from(means, means.at(slice(names.index("all"), names.index("all") + 1)))
     said = []
-    for name, differs in zip(names, is_different.tolist(), strict=True):
+    for name, corrected in zip(names, p.tolist(), strict=True):
         gradient = subject.measured("importance_mean", gradient_class=name)
-        if name in ("all", "rest") or not differs or gradient.value <= 0:
+        if name in ("all", "rest") or not corrected < ALPHA or gradient.value <= 0:
             continue
         ratio = gradient.value / overall.value
         said.append(f"{100 * ratio:.0f}\u00a0% at {_quoted(name)}")
@@ -136,7 +138,7 @@ def importance(subject: ModelResults, number: int) -> Phrase | None:
         f"The loss{subject.elsewhere('importance_mean')} does not depend on attention to all keys "
         "alike: in percent of its mean over all keys, the gradient |∂L/∂a| is ",
         *listed(said),
-        aside(" (after correction over classes of keys)"),
+        aside(" (after correction over classes of keys)", max(p[p < ALPHA])),
         *cited("importance"),
     ]
 
@@ -156,7 +158,8 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
     if not tested:
         return None
     noun = count_of(len(tested), "relation") + subject.elsewhere("accuracy")
-    corrected = aside(f" (after correction over {count_of(len(tested), 'relation')})")
+    p = max((row.gains["offset"].p_adjusted for row in better), default=None)
+    corrected = aside(f" (after correction over {count_of(len(tested), 'relation')})", p)
     if not better:
         return [
             f"For none of {noun} does a single head find the related word clearly more often than "
@@ -170,13 +173,12 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
     return [
         f"As classifiers, single heads beat the best fixed offset for {len(better)} of {noun}",
         corrected,
-        f", by the widest margin for {best.label}, where ",
+        f", for example for {best.label}: chosen on one half of the documents and scored on the "
+        f"other, heads are right in {with_interval(crossfit_of(best), 'accuracy')} of "
+        f"{count_of(best.cases, 'case')}, {points(ValueText(gain.value, *gain.interval))} above "
+        "the best offset. Over all documents the best is ",
         head(number, best.layer, best.head),
-        f" ({label_of('direction', best.direction)}) is right in "
-        f"{with_interval(accuracy_of(best), 'accuracy')} of {count_of(best.cases, 'case')}{ties}. "
-        "Chosen on one half of the documents and scored on the other, heads are right in "
-        f"{with_interval(crossfit_of(best), 'accuracy')}, "
-        f"{points(ValueText(gain.value, *gain.interval))} above the best offset",
+        f" ({label_of('direction', best.direction)}){ties}",
         *cited("relations"),
     ]
 
@@ -193,21 +195,22 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
     }
     beaten = [said[name] for name in best.baselines if best.gains[name].is_clear]
     missed = [text for text in said.values() if text not in beaten]
+    ties = f", from which {count_of(best.ties, 'other')} cannot be told" if best.ties else ""
     parts: Phrase = [
-        "The best single head for coreference is ",
-        head(number, best.layer, best.head),
-        f": it finds an antecedent for {with_interval(accuracy_of(best), 'accuracy')} of "
+        "Chosen on one half of the documents and scored on the other, single heads find an "
+        f"antecedent for {with_interval(crossfit_of(best), 'accuracy')} of "
         f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}",
     ]
     if beaten:
+        p = max(gain.p_adjusted for gain in best.gains.values() if gain.is_clear)
         parts += [
-            f" ({with_interval(crossfit_of(best), 'accuracy')} by heads chosen on other "
-            "documents), more than the rules ",
+            ", more than the rules ",
             *listed(beaten),
-            aside(f" (after correction over {len(said)} rules)"),
+            aside(f" (after correction over {len(said)} rules)", p),
         ]
     if missed:
-        parts += ["; it does not clearly beat ", *listed(missed)]
+        parts += ["; they do not clearly beat ", *listed(missed)]
+    parts += [". Over all documents the best is ", head(number, best.layer, best.head), ties]
     return [*parts, *cited("coreference")]
 
 
@@ -233,9 +236,7 @@ def trained(subject: ModelResults, number: int) -> Phrase | None:
 Rule = Callable[[ModelResults, int], Phrase | None]
 """From a subject and its number in the report."""
 LayerValue = tuple[int, ValueText]
-EXACT = 8
-"""Up to this many layers, the p value of a trend is counted over all orders of the layers."""
-PAIRS_OF_LAYERS = aside(", which differ after correction over all pairs of layers")
+APART = "; lowest and highest differ after correction over all pairs of layers"
 MIN_R = 0.1
 """A direction is said of an r whose interval stays this far from 0: where one document decides an r
 near 0, intervals miss it too often (docs/statistics.md)."""
@@ -269,13 +270,18 @@ def _opening(subject: ModelResults, number: int) -> Phrase | None:
     if documents is None:
         return None
     kind = "causal" if subject.is_causal else "bidirectional"
+    unit = str(subject.results[0].provenance.get("corpus", {}).get("unit", "document"))
+    unit = unit if unit in ("sentence", "paragraph") else "document"
     tokens = f", {int(counts['tokens']):,} tokens" if "tokens" in counts else ""
     measured = subject.measured("tokens_per_document")
+    said = subject.results[0].independence
+    independence = f" Intervals and tests: {said}." if said else ""
     warning = " There are too few documents for intervals and tests: values stand alone."
     return [
         f"{subject.title} ({len(subject.layers)} layers of {count_of(subject.n_heads, 'head')}, "
-        f"{kind}) read {count_of(int(documents), 'document')}{tokens} of "
-        f"{subject.results[0].corpus_name}." + ("" if measured.has_interval else warning)
+        f"{kind}) read {count_of(int(documents), unit)}{tokens} of "
+        f"{subject.results[0].corpus_name}.{independence}"
+        + ("" if measured.has_interval else warning)
     ]
 
 
@@ -289,15 +295,10 @@ def _null(subject: ModelResults, number: int) -> Phrase | None:
         f"On average over heads, {with_interval(mean, units)} of the attention is null attention, "
         f"paid to {where}"
     ]
-    layers = layers_of(subject, "null_share")
-    if layers:
-        low, high = _extremes(layers)
-        if are_layers_apart(subject, "null_share"):
-            parts += [
-                f"; by layer it runs from {with_interval(low[1], units)} in layer {low[0]} to "
-                f"{with_interval(high[1], units)} in layer {high[0]}",
-                PAIRS_OF_LAYERS,
-            ]
+    extremes = layer_extremes(subject, "null_share")
+    if extremes is not None:
+        span = _span(subject, "null_share", extremes, units)
+        parts += [f"; by layer it runs {span}", aside(APART, extremes.p)]
     return [*parts, *cited("layers")]
 
 
@@ -319,11 +320,13 @@ def _alignment(subject: ModelResults, number: int) -> Phrase | None:
             aside(f" (after correction over {len(layers)} layers)"),
             *cited("alignment"),
         ]
+    extremes = layer_extremes(subject, "dep_alignment", parent="either")
+    where = f"most in {_tied_layers(extremes.highest)}" if extremes else f"in layer {layer}"
     return [
-        f"Attention runs along dependencies most in layer {layer}: {with_interval(best, units)} of "
+        f"Attention runs along dependencies {where}: {with_interval(best, units)} of "
         f"it, {best.value / baseline:.1f} times the {even} that evenly spread attention would give"
         f"; {len(above)} of {len(layers)} layers are above that baseline",
-        aside(f" (after correction over {len(layers)} layers)"),
+        aside(f" (after correction over {len(layers)} layers)", max(above.values())),
         *cited("alignment"),
     ]
 
@@ -333,10 +336,11 @@ def _aligned_head(subject: ModelResults, number: int) -> Phrase | None:
     if not above.passed:
         return None
     layer, at, value = above.passed[0]
+    most = "The head that does so most is "
     return [
-        "The head that does so most is ",
+        most if above.n_best else "Of heads that do so in most documents, the highest is ",
         head(number, layer, at),
-        f" with {with_interval(value, 'share of attention')}; "
+        f" with {with_interval(value, 'share of attention')}{_tied_heads(above.n_best - 1)}; "
         f"{len(above.passed)} of {above.n_tested} heads are above the baseline",
         aside(f" ({above.correction})"),
         ".",
@@ -344,26 +348,22 @@ def _aligned_head(subject: ModelResults, number: int) -> Phrase | None:
 
 
 def _distance(subject: ModelResults, number: int) -> Phrase | None:
-    layers = layers_of(subject, "distance")
-    if len(layers) < 2:
+    extremes = layer_extremes(subject, "distance")
+    if extremes is None:
         return None
-    low, high = _extremes(layers)
-    if not are_layers_apart(subject, "distance"):
-        return None
-    span = (
-        f"from {with_interval(low[1], 'tokens')} in layer {low[0]} to "
-        f"{with_interval(high[1], 'tokens')} in layer {high[0]}"
-    )
-    trend = _trend(layers)
-    if trend is None:
-        return ["Mean distance runs ", span, PAIRS_OF_LAYERS, *cited("layers")]
-    rho, p = trend
-    verb = "grows" if rho > 0 else "falls"
+    span, apart = _span(subject, "distance", extremes, "tokens"), aside(APART, extremes.p)
+    trend = layer_slope(subject, "distance")
+    if trend is None or not trend[1] < ALPHA:
+        return [f"Mean distance runs {span}", apart, *cited("layers")]
+    slope, p = trend
+    verb = "grows" if slope.value > 0 else "falls"
+    low, high = sorted((abs(slope.low), abs(slope.high)))
+    size = with_interval(ValueText(abs(slope.value), low, high), "tokens")
     return [
-        f"Mean distance {verb} with the layer",
-        aside(f" (Spearman's ρ = {two_digits(rho)} over {len(layers)} layers, {p_value(p)})"),
+        f"Mean distance {verb} by {size} a layer on average",
+        aside(" (slope, interval over documents)", p),
         f" and runs {span}",
-        PAIRS_OF_LAYERS,
+        apart,
         *cited("layers"),
     ]
 
@@ -379,9 +379,7 @@ def _correlation(other: str, more: str, less: str) -> Rule:
             return None
         way = more if r.value > 0 else less
         within = subject.measured("correlation_within", correlated=key)
-        p = subject.measured("correlation_within_p", correlated=key).value
-        shuffled = f"(heads shuffled within layers: {p_value(p)})"
-        inside = f"; within layers r = {two_digits(within.value)} {shuffled}"
+        inside = f"; within layers r = {two_digits(within.value)}"
         return [
             f"In this model, heads that look farther {way}: r = {with_interval(r)}",
             aside(" over its heads, a description rather than a test"),
@@ -415,8 +413,8 @@ def _offsets(subject: ModelResults, number: int) -> Phrase | None:
 
 
 def _variability(subject: ModelResults, number: int) -> Phrase | None:
-    data = subject.data("variability")
-    if data is None or not is_least_below_mean(subject, "variability"):
+    data, below = subject.data("variability"), least_below_mean(subject, "variability")
+    if data is None or below is None:
         return None
     values = data["variability"].transpose("layer", "head")
     row, column = np.unravel_index(int(np.nanargmin(values.values)), values.shape)
@@ -427,7 +425,7 @@ def _variability(subject: ModelResults, number: int) -> Phrase | None:
         "The head that depends most on position and least on the text is ",
         head(number, layer, at),
         f": {with_interval(least, 'share of attention')} of its attention varies, against "
-        f"{with_interval(mean, 'share of attention')} on average",
+        f"{with_interval(mean, 'share of attention')} on average{_tied_heads(below[1])}",
         aside(f" (after correction over {values.size} heads)"),
         ".",
     ]
@@ -447,18 +445,18 @@ def _sinks(subject: ModelResults, number: int) -> Phrase | None:
 
 def _tags(subject: ModelResults, number: int) -> Phrase | None:
     data = subject.data("pos_to")
-    is_above = labels_above_twice_the_mean(subject, "pos_to")
-    if data is None or is_above is None:
+    p = labels_above_twice_the_mean(subject, "pos_to")
+    if data is None or p is None:
         return None
     tags = [str(tag) for tag in data["tag"].values]
-    named = [tag for tag, above in zip(tags, is_above, strict=False) if above]
+    named = [tag for tag, corrected in zip(tags, p, strict=False) if corrected < ALPHA]
     if not named:
         return None
     every = "every one" if len(named) == len(tags) else f"{len(named)}"
     return [
-        f"For {every} of {len(tags)} tags there is a head that pays it more than twice the "
+        f"For {every} of {len(tags)} tags there is a head that pays the tag more than twice the "
         "attention of the average head",
-        aside(" (after correction over heads and tags)"),
+        aside(" (after correction over heads and tags)", max(p[p < ALPHA])),
         *cited("pos_to"),
     ]
 
@@ -522,37 +520,47 @@ def notable_heads(subject: ModelResults) -> dict[tuple[int, int], str]:
     reach = subject.jackknife("distance")
     mean = None if reach is None else reach.mean((0, 1))
     kinds: list[tuple[str, float | str | Jackknife | None, dict[str, str | int], str]] = [
-        ("dep_alignment", "dep_baseline", {"parent": "either"}, "most along dependencies"),
-        ("offset_share", offset, {"offset": -1}, "most to the previous token"),
-        ("offset_share", offset, {"offset": 1}, "most to the next token"),
-        ("induction", 0.3, {}, "most to what followed the same token"),
-        ("distance", mean, {}, "farthest on average"),
+        ("dep_alignment", "dep_baseline", {"parent": "either"}, "much along dependencies"),
+        ("offset_share", offset, {"offset": -1}, "mostly to the previous token"),
+        ("offset_share", offset, {"offset": 1}, "mostly to the next token"),
+        ("induction", 0.3, {}, "to what followed the same token"),
+        ("distance", mean, {}, "far on average"),
     ]
     for name, threshold, labels, why in kinds:
         if threshold is not None:
             best = heads_beyond(subject, name, threshold, **labels).passed[:1]
             for layer, at, _ in best:
                 notable.setdefault((layer, at), why)
+    data = subject.data("exemplar_weight")
+    if not notable and data is not None:
+        highest = data["exemplar_weight"].max("rank").transpose("layer", "head").values
+        row, column = divmod(int(highest.argmax()), highest.shape[1])
+        notable[subject.layers[row], column] = "with the highest single weight"
     return notable
 
 
-def _extremes(layers: Sequence[LayerValue]) -> tuple[LayerValue, LayerValue]:
-    """The layers with the lowest and the highest value."""
-    return min(layers, key=_value), max(layers, key=_value)
+def _span(subject: ModelResults, name: str, extremes: Extremes, units: str) -> str:
+    """`from 12 % in layer 0 to 60 % in layer 5 (or 4, which cannot be told from it)`."""
+    ends = [
+        f"{with_interval(subject.measured(f'{name}_by_layer', layer=tied[0]), units)} in "
+        f"{_tied_layers(tied)}"
+        for tied in (extremes.lowest, extremes.highest)
+    ]
+    return f"from {ends[0]} to {ends[1]}"
 
 
-def _trend(layers: Sequence[LayerValue]) -> tuple[float, float] | None:
-    """Spearman's ρ of value and layer, and its p value; None unless it is significant."""
-    if len(layers) < 5:
-        return None
-    of_values = ranks(np.array([value.value for _, value in layers]))
-    rho, p = pearson(ranks(np.array([n for n, _ in layers])), of_values)
-    if len(layers) <= EXACT:  # for so few layers, the p value of the t test is too small
-        orders = np.array(list(permutations(range(len(layers)))))
-        centered = np.arange(len(layers)) - (len(layers) - 1) / 2
-        products = np.abs(of_values[orders] @ centered)
-        p = float((products >= products[0] - 1e-9).mean())
-    return (rho, p) if p < ALPHA else None
+def _tied_layers(tied: Sequence[int]) -> str:
+    """`layer 5`, `layer 5 (or 3 or 4, which cannot be told from it)`."""
+    others = [str(layer) for layer in tied[1:]]
+    if len(others) > NAMED:
+        others = [f"one of {len(others)} more"]
+    alike = f" (or {' or '.join(others)}, which cannot be told from it)" if others else ""
+    return f"layer {tied[0]}{alike}"
+
+
+def _tied_heads(n: int) -> str:
+    """`, from which 3 other heads cannot be told`."""
+    return f", from which {count_of(n, 'other head')} cannot be told" if n > 0 else ""
 
 
 def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Phrase:

@@ -44,19 +44,29 @@ from headscope.figures.layer_charts import (
     importance_lines,
     label_maps,
     layer_lines,
+    training_lines,
 )
 from headscope.heads.cards import make_all_cards
 from headscope.heads.head_map import HeadMap, map_heads
+from headscope.heads.replication import Hypothesis
 from headscope.heads.roles import of_probes
 from headscope.page.codec import Payload
 from headscope.page.save_page import make_page, write_page
 from headscope.reporting.comparisons import (
+    about_best_heads,
     about_changes,
     about_differences,
     about_groups,
+    about_planned,
+    about_replications,
+    about_training,
     change_table,
+    onset_table,
+    replication_table,
+    replications,
 )
 from headscope.reporting.findings import about_model, notable_heads
+from headscope.reporting.hypothesis_tests import settled
 from headscope.reporting.report_tables import (
     coreference_table,
     difference_table,
@@ -64,6 +74,7 @@ from headscope.reporting.report_tables import (
     probe_name,
     relation_table,
     trained_table,
+    wires_table,
 )
 from headscope.reporting.report_types import (
     Finding,
@@ -79,7 +90,9 @@ from headscope.results.files import open as open_file
 from headscope.results.probe import Probe
 from headscope.results.result import Result
 from headscope.results.trace import Trace
+from headscope.results.wires import Wires
 from headscope.run.compare import compare
+from headscope.run.merge import check_results
 
 UNDER = ("∑", "max")
 """Signs whose index stands under them, even in fractions, where LaTeX sets it beside them."""
@@ -111,7 +124,7 @@ def _tree(element: ET.Element) -> Tree:
     return [tag, *children]
 
 
-SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens")
+SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens", "max_word_tokens")
 """The settings of a run that are shown."""
 
 
@@ -145,7 +158,11 @@ def _run_rows(result: Result) -> list[tuple[str, str]]:
     documents = counts.get("documents", corpus.get("documents"))
     failures = [
         f"{_count(counts[key])} {what}"
-        for key, what in (("truncated", "cut to the model's length"), ("failed", "failed"))
+        for key, what in (
+            ("truncated", "cut to the model's length"),
+            ("failed", "failed"),
+            ("long_words", "overlong words left out"),
+        )
         if key in counts
     ]
     return _kept(
@@ -153,6 +170,7 @@ def _run_rows(result: Result) -> list[tuple[str, str]]:
             "Corpus": result.corpus_name,
             "Corpus hash": corpus.get("hash"),
             "Documents": ", ".join(filter(None, [_count(documents), *failures])),
+            "Independence": result.independence,
             "Tokens": _count(counts.get("tokens")),
             "Skipped when reading": json.dumps(left_out, ensure_ascii=False) if left_out else None,
             "Settings": ", ".join(f"{k} {settings[k]}" for k in SHOWN if settings.get(k)),
@@ -244,30 +262,77 @@ VERSION = 1
 
 
 def build_report(
-    results: Iterable[object], *, title: str | None = None, pages: Mapping[str, str] | None = None
+    results: Iterable[object],
+    *,
+    title: str | None = None,
+    pages: Mapping[str, str] | None = None,
+    replicate: Sequence[Result] = (),
+    hypotheses: Sequence[Hypothesis] = (),
 ) -> Report:
     """Everything the page shows: findings, sections of figures, cards of heads, provenance.
 
     A section is left out if the results have nothing to show in it.
     """
-    subjects = find_subjects(results, pages)
+    given = list(results)
+    wires = [result for result in given if isinstance(result, Wires)]
+    given = [result for result in given if not isinstance(result, Wires)]
+    tracked = [result for result in given if isinstance(result, Result) and result.steps]
+    last = {id(result): result.at_step(result.steps[-1]) for result in tracked}
+    subjects = find_subjects([last.get(id(result), result) for result in given], pages)
+    tracks = [(_subject_of(subjects, last[id(result)]), result) for result in tracked]
     differences = _differences(subjects)
+    replicated = replications(subjects, replicate)
     between = {
         "Means over heads": about_differences(subjects, differences),
+        "Best heads": about_best_heads(subjects),
         "Kinds of text": about_groups(subjects),
     }
     written = [
-        (None, "What changed", [("", about_changes(subjects, differences))]),
-        *((n, s.title, about_model(s, n)) for n, s in enumerate(subjects)),
-        (None, "Side by side", list(between.items())),
+        (None, "What was planned", [("", about_planned(subjects, hypotheses))]),
+        (None, "What replicates", [("", about_replications(replicated))]),
+        (None, "Through training", [("", about_training(tracks))]),
+        *settled(
+            [
+                (None, "What changed", [("", about_changes(subjects, differences))]),
+                *((n, s.title, about_model(s, n)) for n, s in enumerate(subjects)),
+                (None, "Side by side", list(between.items())),
+            ]
+        ),
     ]
     maps, documents = _maps(subjects), Documents()
     by_layer = _by_layer(subjects)
     cards = _cards(subjects, maps, documents)
     sections = _sections(subjects, by_layer, maps, differences, documents)
+    shown = _section("replication-section", "What replicates", [replication_table(replicated)])
+    sections += [] if shown is None else [shown]
+    shown = _section("wires", "Wires", [wires_table(w, number) for number, w in enumerate(wires)])
+    sections += [] if shown is None else [shown]
+    charts = [training_lines(result, number) for number, result in tracks]
+    for place, chart in enumerate(charts):
+        if chart is not None and place:
+            chart["id"] += f"-{place + 1}"
+    shown = _section("training-section", "Through training", [*charts, onset_table(tracks)])
+    sections = sections if shown is None else [shown, *sections]
+    _add_independence(sections, subjects)
     figures = {figure["id"] for shown in sections for figure in shown["figures"]}
     findings = [_finding(*finding, figures) for finding in written]
     return _report(title or _title(subjects), subjects, sections, cards, documents, findings)
+
+
+def _subject_of(subjects: Sequence[ModelResults], result: Result) -> int:
+    """Return the number of the first subject with a result, which may be cut into blocks."""
+    of_subject = (any(r.provenance is result.provenance for r in s.results) for s in subjects)
+    return list(of_subject).index(True)
+
+
+def _add_independence(sections: Sequence[Section], subjects: Sequence[ModelResults]) -> None:
+    """Add the units that are taken as independent to captions that speak of intervals."""
+    results = (result for subject in subjects for result in subject.results)
+    said = dict.fromkeys(result.independence for result in results if result.independence)
+    for figure in (figure for section in sections for figure in section["figures"] if said):
+        caption = figure["caption"]
+        if any(isinstance(part, str) and "interval" in part for part in caption):
+            figure["caption"] = [*caption, f" Independence: {'; '.join(said)}."]
 
 
 def build_map_report(
@@ -441,7 +506,7 @@ def _maps(subjects: Sequence[ModelResults]) -> dict[int, HeadMap]:
 
 def _differences(subjects: Sequence[ModelResults]) -> list[tuple[int, int, xr.Dataset]]:
     """The first subject compared with each other one, where both have an analysis."""
-    differences = []
+    differences: list[tuple[int, int, xr.Dataset]] = []
     for number in range(1, len(subjects)):
         left, right = (
             next((r for r in subjects[n].results if any(name in r for name in MAIN)), None)
@@ -516,11 +581,16 @@ WAITING = (
 
 
 def report(
-    results: Result | str | os.PathLike[str] | Iterable[Result | Probe | str | os.PathLike[str]],
+    results: Result
+    | str
+    | os.PathLike[str]
+    | Iterable[Result | Probe | Wires | str | os.PathLike[str]],
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
     pages: Mapping[str, str] | None = None,
+    replicate: Result | str | os.PathLike[str] | Iterable[Result | str | os.PathLike[str]] = (),
+    hypotheses: Sequence[Hypothesis] = (),
 ) -> Path:
     """Write a report on one or several results: one HTML file that opens without a network.
 
@@ -530,11 +600,16 @@ def report(
     side by side.
 
     Args:
-        results: results, run folders or files of results, and trained probes.
+        results: results, run folders or files of results, trained probes, and wires.
         path: the file to write; it appears whole or not at all.
         title: the title of the report; by default it names the models.
         pages: addresses of explorer pages, relative to the report, by the model's name or a
             part of it: `{"minilm": "minilm.html"}`. Cards of heads then link to them.
+        replicate: results of the same models on other corpora, or files or folders of them: a
+            section says which findings hold there (`Result.replicates`).
+        hypotheses: planned claims, told apart from what was found: variables, or variables with
+            labels, `("offset_share", {"offset": -1, "layer": 2, "head": 3})`. Heads are tested
+            against their baseline or the mean over heads, Holm-corrected over all planned tests.
 
     Returns:
         The path.
@@ -544,8 +619,17 @@ def report(
     """
     single = Result | str | os.PathLike
     expect("results", results, single | Iterable, "results, or files or folders of them")
+    expect("replicate", replicate, single | Iterable, "results, or files or folders of them")
     sources = [results] if isinstance(results, single) else list(results)
-    content = build_report([_opened(source) for source in sources], title=title, pages=pages)
+    others = [_opened(x) for x in ([replicate] if isinstance(replicate, single) else replicate)]
+    check_results(**{f"replicate[{i}]": other for i, other in enumerate(others)})
+    content = build_report(
+        [_opened(source) for source in sources],
+        title=title,
+        pages=pages,
+        replicate=[other for other in others if isinstance(other, Result)],
+        hypotheses=hypotheses,
+    )
     _write(content, path)
     return Path(path)
 

@@ -27,7 +27,8 @@ from headscope.reporting.hypothesis_tests import ALPHA
 from headscope.reporting.wording import head
 from headscope.results.display import VariableDisplay
 from headscope.results.probe import Probe
-from headscope.statistics.multiple_testing import benjamini_hochberg
+from headscope.results.wires import N_SHOWN, Wires
+from headscope.statistics.intervals import benjamini_hochberg
 
 CROSS_FITTED = (
     "“Cross-fitted” is the accuracy of heads chosen on one half of the documents and scored "
@@ -281,6 +282,8 @@ class Effects:
     is_clear: np.ndarray
     """Does the loss change without the head? Benjamini & Hochberg over all heads."""
     layers: list[int]
+    holds: str = ""
+    """Clause on templates, if documents are near-copies of one another."""
 
     @property
     def n_tested(self) -> int:
@@ -302,7 +305,8 @@ def effects_of(subject: ModelResults) -> Effects | None:
     with np.errstate(invalid="ignore"):
         is_clear = benjamini_hochberg(data["effect_p"].values) < ALPHA
     layers = [int(layer) for layer in data["layer"].values]
-    return Effects(data["effect"].values, is_clear, layers)
+    holds = data["effect"].attrs.get("holds", "")
+    return Effects(data["effect"].values, is_clear, layers, f"; {holds}" if holds else "")
 
 
 def effect_table(subjects: Sequence[ModelResults]) -> Figure | None:
@@ -344,4 +348,36 @@ def effect_table(subjects: Sequence[ModelResults]) -> Figure | None:
         rows,
         equation="effect",
         paper="Michel et al. 2019, section 3; Voita et al. 2019",
+    )
+
+
+def wires_table(wires: Wires, number: int = 0, n: int = N_SHOWN) -> Figure | None:
+    """Return the largest wires of one task, with intervals and stability."""
+    rows: list[list[Cell]] = []
+    for wire in wires.table[:n]:
+        share = cell(ValueText(wire.share, wire.low, wire.high), share=False)
+        at = "" if wire.at < 0 else f"{wires.tokens(0)[wire.at].strip()} ({wire.part:.0%})"
+        split = ", ".join(f"{name} {value:+.2f}" for name, value in wire.by_head.items())
+        stability, p = (None if np.isnan(x) else float(x) for x in (wire.stability, wire.p))
+        rows.append([wire.source, wire.reader, share, stability, p, at, split])
+    texts = wires.about["shown"]["texts"]
+    return table_of(
+        f"wires-{number}",
+        f"Wires of {wires.about['model']}: {wires.about['pairs']}",
+        f"Exact effects of {len(wires.table)} of {wires.n_wires:,} wires, as shares of the gap "
+        "between two texts; above 0 a wire increases the logit difference. Shares need not sum to "
+        f"1. For example “{texts[0]}” against “{texts[1]}”. What is equal in both texts has no "
+        f"wire here. {wires.holds}. Stability is the share of resamples of templates in which the "
+        "wire is chosen again; p is of wires chosen on other templates, corrected by Holm.",
+        [
+            ("Source", "text"),
+            ("Read by", "text"),
+            ("Share of the gap", "number"),
+            ("Stability", "share"),
+            ("p", "number"),
+            ("Read at", "text"),
+            ("By head of a group", "text"),
+        ],
+        rows,
+        paper="Goldowsky-Dill et al. 2023; Hanna et al. 2024",
     )

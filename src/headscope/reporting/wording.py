@@ -38,11 +38,6 @@ def two_digits(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
-def p_value(p: float) -> str:
-    """`p = 0.012`, `p < 0.001`."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
 def is_share_of(units: str) -> bool:
     """Is a number with these units a share, to be printed in percent?"""
     return units.startswith("share") or units in ("accuracy", "UAS")
@@ -63,9 +58,12 @@ def cited(name: str) -> Phrase:
     return [figure(name), "."]
 
 
-def aside(text: str) -> AsidePart:
-    """A test or a correction as a part of a sentence; the sentence reads well without it."""
-    return {"aside": text}
+def aside(text: str, p: float | None = None) -> AsidePart:
+    """A test or a correction as a part of a sentence; the sentence reads well without it.
+
+    `p` makes the sentence a claim: the p value after all corrections within the sentence.
+    """
+    return {"aside": text} if p is None else {"aside": text, "p": float(p)}
 
 
 def sentence(*parts: SentencePart | Sequence[SentencePart]) -> Phrase:

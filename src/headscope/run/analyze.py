@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 from torch import nn
 
-from headscope.errors import HeadscopeError, InputError, warn
+from headscope.errors import HeadscopeError, InputError, MetricError, warn
 from headscope.metrics.catalog import METRICS
 from headscope.metrics.core.accumulator import States
-from headscope.metrics.core.contract import Metric
+from headscope.metrics.core.contract import LayersMetric, Metric, reads_rows
 from headscope.metrics.core.finalize import finalize_all, label_states
 from headscope.metrics.core.layer_data import has_numba
+from headscope.metrics.core.regions import Swept
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
 from headscope.model.identity import describe_model, versions
 from headscope.model.load import load
 from headscope.model.model import Model
 from headscope.model.objective import require_gradients
+from headscope.results.display import counted
 from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
-from headscope.run.batches import Encoder, key_classes_of, token_limit
+from headscope.run.batches import Encoder, cut_windows, key_classes_of, token_limit
 from headscope.run.checkpoint import (
     FOLDER,
     ShardStore,
@@ -60,6 +63,11 @@ than they save."""
 COMPILED_FROM_PAIRS = 3e7
 """Minimum pairs of characters within documents for compiled loops: attention grows with pairs."""
 CHARACTERS_PER_TOKEN = 4
+ROWS = 128
+"""Query rows of a block of attention: a multiple of 64, so that sums of columns are rounded at the
+same rows for any number of blocks."""
+SHARE_OF_MEMORY = 0.1
+"""Largest share of the memory for the weights of one layer, which is copied several times."""
 OPERATIONS_PER_SECOND = 4e10
 """Rough speed of a core in a forward pass; decides the number of workers, not the results."""
 SECONDS_PER_WORKER = 5
@@ -103,6 +111,9 @@ def analyze(
         metrics = list_metrics(metrics)
         facts = facts_of(metrics)
         corpus = as_corpus(corpus)
+        if settings.windows is not None:
+            settings = replace(settings, windows=token_limit(model, settings.windows))
+            corpus = cut_windows(model, corpus, settings.windows or limit)
         with phase(f"reading {corpus.name}", execution.progress):
             corpus = hold_documents(corpus)
             surveyed = survey(corpus, settings, facts)
@@ -151,11 +162,37 @@ def make_plan(
         raise InputError(
             f"{with_gradients[0]} is a gradient with respect to attention. Pass over='attention'."
         )
+    available = sorted({site.layer for site in model.wiring.sites})
+    chosen_layers = available if settings.layers is None else settings.layers
+    if not chosen_layers or not set(chosen_layers) <= set(available):
+        raise InputError(
+            f"layers={[*chosen_layers]}: {model.name} has attention in layers {available[0]} to "
+            f"{available[-1]}. Name at least one of them."
+        )
     if settings.over != "attention":
         _ = model.projections  # an error if the norms of this model are unknown
     longest = CHARACTERS_PER_TOKEN * settings.max_tokens
     pairs = sum(min(length, longest) ** 2 for length in surveyed.lengths)
     is_long = sum(surveyed.lengths) >= COMPILED_FROM or pairs >= COMPILED_FROM_PAIRS
+    is_compiled = is_long and has_numba()
+    whole = [m.name for m in chosen if not reads_rows(m)]
+    has_rows = model.wiring.has_rows and (
+        not with_gradients or all(site.is_plain for site in model.wiring.sites)
+    )
+    rows = ROWS if has_rows and not whole else None
+    if settings.windows is not None and (whole or with_gradients):
+        raise InputError(
+            f"{(whole or with_gradients)[0]} would count the overlap of windows twice. Leave it "
+            "out, or pass windows=None."
+        )
+    if rows is None:
+        n_kept = len(available) if any(isinstance(m, LayersMetric) for m in chosen) else 1
+        check_length(model, settings, max(surveyed.lengths, default=0), whole, n_kept)
+    is_swept = all(
+        any(isinstance(r, Swept) for m in chosen if block in m.blocks for r in m.reductions)
+        for block in model.info.blocks
+    )
+    can_fuse = is_swept and settings.over == "attention" and model.module.device.type == "cpu"
     return Plan(
         describe_model(model),
         {
@@ -165,14 +202,50 @@ def make_plan(
             "hash": surveyed.hash,
             "left_out": surveyed.left_out,
             "messages": list(surveyed.messages),
+            **({"independence": surveyed.independence} if surveyed.independence else {}),
         },
         chosen,
         axes_for(surveyed, settings, key_classes_of(model)),
         settings,
-        is_compiled=is_long and has_numba(),
+        is_compiled=is_compiled,
+        rows=rows,
+        is_fused=rows is not None and is_compiled and can_fuse and not with_gradients,
         facts=surveyed.facts,
         last_hashes=last_hashes(surveyed.sample_hashes, chosen),
     )
+
+
+def check_length(
+    model: Model, settings: Settings, characters: int, whole: list[str], n_kept: int
+) -> None:
+    """Raise InputError if the attention of the longest document does not fit in memory.
+
+    `n_kept` layers are kept at once.
+    """
+    # A token has at least a character, mostly more.
+    tokens = min(settings.max_tokens, characters)
+    size = 4 * model.info.n_heads * tokens**2
+    if size <= memory() * SHARE_OF_MEMORY and size * n_kept <= memory() / 2:
+        return
+    reason = (
+        f"{', '.join(whole)} need whole layers"
+        if whole
+        else f"the attention of {model.info.family} cannot be read by rows"
+    )
+    raise InputError(
+        f"Documents of up to {tokens:,} tokens have {size / 1e9:.1f} GB of attention in a layer of "
+        f"{model.info.n_heads} heads, {n_kept} kept at once, and {reason}. This machine has "
+        f"{memory() / 1e9:.0f} GB. Pass max_tokens={MAX_TOKENS}"
+        f"{', or leave these metrics out' if whole else ''}."
+    )
+
+
+def memory() -> int:
+    """Return the bytes of memory of this machine; a large number if unknown."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +279,9 @@ class _Job:
                 f"Stopped with {len(store.done)} of {len(sizes)} shards done. "
                 + self._advice(f"Run the same again to go on (out={str(folder)!r}).")
             ) from None
+        except MetricError as error:
+            # Without the frames of the forward pass, in which the metric was called.
+            raise error.with_traceback(None) from error.__cause__
         except ConnectionError as error:
             raise HeadscopeError(
                 f"{error} "
@@ -268,12 +344,13 @@ class _Job:
         if report.failed:
             shown = "; ".join(f"{f['id']} ({f['reason']})" for f in report.failed[:3])
             warn(
-                f"{len(report.failed)} documents could not be measured and are left out: {shown}. "
+                f"{counted(len(report.failed))} could not be measured (left out): {shown}. "
                 "All are in result.provenance['failed']."
             )
         if report.truncated:
             limit = plan.settings.max_tokens
-            warn(f"{report.truncated} documents were cut to {limit} tokens (max_tokens).")
+            verb = "was" if report.truncated == 1 else "were"
+            warn(f"{counted(report.truncated)} {verb} cut to {limit} tokens (max_tokens).")
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
         blocks = finalize_all(states, plan.metrics, plan.axes, layers, over=plan.settings.over)
@@ -297,6 +374,7 @@ class _Job:
                 "truncated": report.truncated,
                 "failed": len(report.failed),
                 "rows_without_length": report.rows_without_length,
+                "long_words": report.long_words,
             },
             "failed": report.failed,
             "versions": versions(),

@@ -31,7 +31,7 @@ from headscope.text.corpus import Corpus, DerivedSource
 from headscope.text.document import Document, Span, Unit
 from headscope.text.readers.read import Readable, as_corpus
 from headscope.text.readers.reader import ReadLog
-from headscope.text.segments import SECOND, segments
+from headscope.text.segments import SECOND, segments, windows
 from headscope.text.tokens import Tokens, class_names
 
 MAX_BATCH_WEIGHTS = {"cpu": 1 << 20}
@@ -79,15 +79,17 @@ class Encoder:
         is_compiled: bool = False,
         facts: Mapping[str, Mapping[str, float]] | None = None,
         last_hashes: Mapping[int, float] | None = None,
+        rows: int | None = None,
     ) -> None:
         self.model = model
+        self._rows = rows or NO_LIMIT
         self.settings = settings
         self._is_compiled = is_compiled
         self._facts = facts or {}
         self._last_hashes = last_hashes or {}
         self._axes = axes
         self._tokenizer = model.require_tokenizer()
-        self._labeler = Labeler(axes, settings.tagset)
+        self._labeler = Labeler(axes, settings.tagset, settings.max_word_tokens)
         self._has_decoder = "decoder" in model.info.blocks
         self._start = decoder_start(model) if self._has_decoder else -1
         limits = [settings.max_tokens, model.info.max_length]
@@ -113,6 +115,7 @@ class Encoder:
             is_compiled=plan.is_compiled,
             facts=plan.facts,
             last_hashes=plan.last_hashes,
+            rows=plan.rows,
         )
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
@@ -173,7 +176,8 @@ class Encoder:
             least, best = costs[-1] + lengths[end - 1] + PER_BATCH, end - 1
             for start in range(end - 2, -1, -1):
                 n, length = end - start, lengths[start]
-                is_small = n * length**2 * self._n_heads <= self._max_weights
+                pairs = n * length * min(length, self._rows)
+                is_small = pairs * self._n_heads <= self._max_weights
                 if not is_small or n * length > self.settings.batch_tokens:
                     break
                 cost = costs[start] + n * length + PER_BATCH
@@ -225,7 +229,7 @@ def label_batch(
     `stacks` are the tokens of each document by stack; `is_cut` says whether its end was cut. A
     `labeler` with these axes and settings may be shared.
     """
-    labeler = labeler or Labeler(axes, settings.tagset)
+    labeler = labeler or Labeler(axes, settings.tagset, settings.max_word_tokens)
     plain = [document for _, document in documents]
     keys, buckets = [], []
     for document in plain:
@@ -318,6 +322,26 @@ def _segments(
     special = int(tokenizer.num_special_tokens_to_add(pair=joins_pairs(tokenizer)))
     cut = segments(corpus.read(report), offsets_by(tokenizer), max_tokens, special=special)
     return (segment.joined() for segment in cut)
+
+
+def _windows(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int,
+    unit: Unit,
+    report: ReadLog,
+) -> Iterator[Document]:
+    """Yield the windows of all documents, for any unit."""
+    special = int(tokenizer.num_special_tokens_to_add(pair=False))
+    for document in corpus.read(report):
+        yield from windows(document, offsets_by(tokenizer), max_tokens, special=special)
+
+
+def cut_windows(model: Model, corpus: Corpus, max_tokens: int) -> Corpus:
+    """Cut documents that are too long into overlapping windows (`headscope.text.segments`)."""
+    cut = partial(_windows, corpus, model.require_tokenizer(), max_tokens)
+    source = DerivedSource(f"{corpus.name}, windows of {max_tokens} tokens", cut)
+    return Corpus(source, on_error=corpus.on_error, given_as=f"window of {max_tokens} tokens")
 
 
 def cut_segments(model: Model | str, corpus: Corpus | Readable, max_tokens: int = 128) -> Corpus:

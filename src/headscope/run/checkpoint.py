@@ -45,6 +45,7 @@ from headscope.errors import (
 )
 from headscope.metrics.core.accumulator import States, merge_states
 from headscope.metrics.core.contract import LayersMetric, Metric
+from headscope.metrics.core.registry import OWN
 from headscope.results.files import RESULT_FILE
 from headscope.results.files import open as open_file
 from headscope.results.result import Result
@@ -408,6 +409,19 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             raise InputError(
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
             ) from error
+        if (
+            theirs != ours
+            and _is_older_metric(theirs, ours)
+            and not (folder / RESULT_FILE).exists()
+        ):
+            for path in (file, folder / FOLDER):
+                path.replace(path.with_name(f"{path.name}.older")) if path.exists() else None
+            warn(
+                f"{folder} held an unfinished run with an older version of a metric of yours. It "
+                f"is set aside as {file.name}.older and {FOLDER}.older."
+            )
+            check_plan(folder, plan, resume=resume)
+            return
         if theirs != ours:
             differences = _differences(theirs, ours)
             first = [text for text in differences if text.startswith(CAUSES)]
@@ -428,6 +442,20 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
     with atomic_path(file) as temporary:
         content = {"hash": plan.hash, "plan": ours}
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _is_older_metric(theirs: Mapping[str, object], ours: Mapping[str, object]) -> bool:
+    """Return True if two plans differ only in the code of users' metrics."""
+
+    def without_code(plan: Mapping[str, object]) -> str:
+        metrics = plan.get("metrics")
+        plain = [
+            {"name": m["name"], OWN: ""} if OWN in m else m
+            for m in (metrics if isinstance(metrics, list) else [])
+        ]
+        return json.dumps({**plan, "metrics": plain}, sort_keys=True)
+
+    return without_code(theirs) == without_code(ours)
 
 
 def read_plan(file: Path) -> dict[str, object]:

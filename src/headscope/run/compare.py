@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -11,18 +11,21 @@ import xarray as xr
 from headscope.errors import InputError, warn
 from headscope.metrics.core.finalize import HEADS, block_jackknives, labeled_interval, state_of
 from headscope.results.display import CURE
+from headscope.results.effect_data import Comparison
 from headscope.results.result import Result
 from headscope.run.merge import axes_of, check_results, registered_metrics_of
-from headscope.statistics.differences import Difference, paired, unpaired
-from headscope.statistics.intervals import BOUNDS
+from headscope.statistics.cross_fitting import MIN_CASE_BUCKETS, MIN_CASES, cross_fit
+from headscope.statistics.differences import Difference, p_differs_both, paired, unpaired
+from headscope.statistics.intervals import BOUNDS, benjamini_hochberg, holm, interval, p_above
 from headscope.statistics.jackknife import (
     Jackknife,
     is_dominated,
     is_driven_by_one,
     largest_influence,
     largest_share,
+    pool,
+    ratio_jackknife,
 )
-from headscope.statistics.multiple_testing import benjamini_hochberg
 
 SAME = "paired: the same documents on both sides"
 NOT_SAME = "unpaired: not the same documents on both sides"
@@ -36,9 +39,10 @@ class Labeled:
     jackknife: Jackknife
 
 
-def compare(left: Result, right: Result) -> xr.Dataset:
+def compare(left: Result, right: Result) -> Comparison:
     """See `Result.compare`.
 
+    p values of heads are of `p_differs_both`: most documents must say the same as the total.
     Overlapping corpora are not paired, so their intervals are too wide rather than too narrow. The
     attribute `caution` names sums that one document dominates and differences that one drives.
     """
@@ -67,7 +71,10 @@ def compare(left: Result, right: Result) -> xr.Dataset:
             continue
         a, b = xr.align(mine.array, theirs[name].array, join="inner")
         if mine.array.sizes == theirs[name].array.sizes == a.sizes:
-            difference = difference_of(mine.jackknife, theirs[name].jackknife)
+            sides = mine.jackknife, theirs[name].jackknife
+            difference = difference_of(*sides)
+            if {*HEADS} <= {*a.dims}:  # read in lists
+                difference = replace(difference, p=p_differs_both(*sides, is_paired=is_paired))
             differences |= _labeled(name, a - b, difference)
             cautions += caution(
                 name, a, mine.jackknife, theirs[name].jackknife, is_paired=is_paired
@@ -82,15 +89,16 @@ def compare(left: Result, right: Result) -> xr.Dataset:
                 difference = difference_of(*(side.jackknife for side in averages))
                 name = f"{name}_mean"
                 differences |= _labeled(name, a - b, difference)
-                sides = [side.jackknife for side in averages]
-                cautions += caution(name, a, sides[0], sides[1], is_paired=is_paired)
+                left_mean, right_mean = (side.jackknife for side in averages)
+                cautions += caution(name, a, left_mean, right_mean, is_paired=is_paired)
+    differences |= best_heads(left, right)
     if not differences:
         raise InputError("The two results have no variable in common.")
     about = {"left": left.title, "right": right.title}
     about["comparison"] = SAME if is_paired else NOT_SAME
     if cautions:
         about["caution"] = " ".join(cautions)
-    return xr.Dataset(differences, coords={"bound": list(BOUNDS)}, attrs=about)
+    return Comparison(differences, coords={"bound": list(BOUNDS)}, attrs=about)
 
 
 def caution(
@@ -164,7 +172,7 @@ def labeled_jackknives(
     states = result.states[block]
     measured = {m.name: state_of(states[m.name]) for m in metrics if m.name in states}
     jackknife = {
-        name: _dense(by_bucket, axes.buckets_per_group)
+        name: dense(by_bucket, axes.buckets_per_group)
         for name, by_bucket in block_jackknives(measured, metrics, axes, axes.units).items()
     }
     labeled = {}
@@ -177,7 +185,120 @@ def labeled_jackknives(
     return labeled
 
 
-def _dense(jackknife: Jackknife, n: int) -> Jackknife:
+ALL = "all"
+"""Label over all relations or mentions: its own family of tests."""
+
+
+@dataclass(frozen=True)
+class ProbeCounts:
+    """Cases of a probe by unit of documents: those each head and each baseline gets right."""
+
+    name: str
+    """`accuracy` or `coref_accuracy`."""
+    axis: str
+    labels: list[str]
+    """Relations or kinds of mention."""
+    right: np.ndarray
+    """`unit place label`; a place is a head, in dependencies a direction and a head."""
+    cases: np.ndarray
+    """`unit label`."""
+    baselines: np.ndarray
+    """`unit baseline label`: fixed offsets or rules; no baselines if they were not measured."""
+
+
+def probe_counts(result: Result, block: str | None = None) -> ProbeCounts | None:
+    """Return the counts of a probe's result; None for other results."""
+    block = block or next(iter(result.blocks))
+    data, states, units = result.block(block), result.states.get(block, {}), axes_of(result).units
+    if "accuracy" in data and "dep_accuracy" in states:
+        name, axis, baseline, place = "accuracy", "relation", "offset_tried", "direction"
+        state, other = states["dep_accuracy"], states.get("dep_offset")
+        right, cases = _with_all(state, "right"), _with_all(state, "cases").isel(layer=0)
+        rivals = None if other is None else _with_all(other, "right")
+    elif "coref_accuracy" in data and "coref_accuracy" in states:
+        name, axis, baseline, place = "coref_accuracy", "mention_kind", "rule", ""
+        state, other = states["coref_accuracy"], states.get("coref_baseline")
+        right, cases = state["numerator"], state["denominator"].max(HEADS)
+        rivals = None if other is None else other["numerator"]
+    else:
+        return None
+
+    def pooled(array: xr.DataArray, *dims: str) -> np.ndarray:
+        return pool(array.transpose("bucket", *dims, axis).values, units)
+
+    places = [dim for dim in (place, *HEADS) if dim]
+    by_unit = pooled(right.stack(place=places), "place")
+    n = len(by_unit), 0, by_unit.shape[-1]
+    baselines = np.zeros(n) if rivals is None else pooled(rivals, baseline)
+    labels = [str(label) for label in data[axis].values]
+    others = [dim for dim in data[name].dims if dim != axis]
+    is_reported = data[name].notnull().any(others).values  # relations with too few cases are not
+    return ProbeCounts(name, axis, labels, by_unit, pooled(cases) * is_reported, baselines)
+
+
+def _with_all(state: xr.Dataset, name: str) -> xr.DataArray:
+    """Return the counts by relation, with the sum over all relations last."""
+    return xr.concat([state[name], state[f"{name}_all"].expand_dims(relation=1)], "relation")
+
+
+def best_heads(left: Result, right: Result) -> Mapping[str, xr.DataArray]:
+    """Return the differences of the best heads, if both are probes of the same documents."""
+    ours, theirs = probe_counts(left), probe_counts(right)
+    if ours and theirs and ours.name == theirs.name and is_of_same_documents(left, right):
+        return best_differences(ours, theirs)
+    return {}
+
+
+def best_differences(ours: ProbeCounts, theirs: ProbeCounts) -> Mapping[str, xr.DataArray]:
+    """`…_best` by relation: accuracy of the best head, ours minus theirs, paired over documents.
+
+    The models may differ in shape. The value is the difference of cross-fitted accuracies. Our best
+    head is better if our cross-fitted heads are better than each head of theirs: the p value of one
+    side is the largest over their heads (an intersection-union test, Berger 1982), the lower bound
+    the smallest. So the choice among heads counts in both. Holm corrects over relations.
+    """
+    labels = [label for label in ours.labels if label in theirs.labels]
+    n = max(len(ours.cases), len(theirs.cases))
+    (best, heads, is_testable), (other, others, also) = (
+        _crossfit(side, labels, n) for side in (ours, theirs)
+    )
+    low, p_low = _lead(best, others)
+    high, p_high = _lead(other, heads)
+    difference = best - other
+    p = np.where(is_testable & also, np.minimum(2 * np.minimum(p_low, p_high), 1.0), np.nan)
+    is_all = np.array([label == ALL for label in labels])
+    adjusted = np.where(is_all, p, holm(np.where(is_all, np.nan, p)))
+    attributes = {"title": "Best head, cross-fitted", "units": "share of cases"}
+    value = xr.DataArray(difference.value, {ours.axis: labels}, (ours.axis,), attrs=attributes)
+    documents = interval(difference).documents
+    tested = Difference(low, -high, documents, difference.value, p)
+    return _labeled(f"{ours.name}_best", value, tested, adjusted)
+
+
+def _lead(best: Jackknife, heads: Jackknife) -> tuple[np.ndarray, np.ndarray]:
+    """`label`: lower bound of the lead over the nearest head, and p of no lead over some head."""
+    lead = best.at(None) - heads
+    return interval(lead).low.min(0), np.nan_to_num(p_above(lead), nan=1.0).max(0)
+
+
+def _crossfit(
+    counts: ProbeCounts, labels: Sequence[str], n: int
+) -> tuple[Jackknife, Jackknife, np.ndarray]:
+    """Return accuracies: `label` of cross-fitted heads and `place label` of each head.
+
+    Also return whether a label has enough cases for a test.
+    """
+    index = [counts.labels.index(label) for label in labels]
+    right, cases = counts.right[..., index], counts.cases[:, index]
+    is_known = np.all([cases[half::2].sum(0) > 0 for half in (0, 1)], axis=0)
+    is_enough = (cases.sum(0) >= MIN_CASES) & ((cases > 0).sum(0) >= MIN_CASE_BUCKETS) & is_known
+    cases = np.where(is_known, cases, 0.0)
+    by_bucket = np.stack([cross_fit(right[..., i])[0] for i in range(len(index))], axis=-1)
+    best, heads = ratio_jackknife(by_bucket, cases), ratio_jackknife(right, cases[:, None])
+    return dense(best, n), dense(heads, n), is_enough
+
+
+def dense(jackknife: Jackknife, n: int) -> Jackknife:
     """Pad with empty buckets up to n, so that two sides can be paired."""
     if len(jackknife.deltas) == n:
         return jackknife
@@ -190,14 +311,18 @@ def _count(result: Result, metric: str) -> list[float] | None:
     return result[name].values.ravel().tolist() if name in result else None
 
 
-def _labeled(name: str, value: xr.DataArray, difference: Difference) -> Mapping[str, xr.DataArray]:
+def _labeled(
+    name: str, value: xr.DataArray, difference: Difference, corrected: np.ndarray | None = None
+) -> Mapping[str, xr.DataArray]:
+    """Return a difference with its interval and p values: corrected by BH, or as given."""
     units = str(value.attrs.get("units", ""))
     coords = {dim: value[dim] for dim in value.dims if dim in value.coords}
-    p = {"": difference.p, "_adjusted": benjamini_hochberg(difference.p)}
+    adjusted = benjamini_hochberg(difference.p) if corrected is None else corrected
+    p = {"": difference.p, "_adjusted": adjusted}
     about = {
         "": "two-sided p value of no difference, of this number alone",
         "_adjusted": f"the same, corrected over {int(np.isfinite(difference.p).sum())} numbers "
-        "(Benjamini & Hochberg 1995)",
+        + ("(Benjamini & Hochberg 1995)" if corrected is None else "(Holm 1979; `all` alone)"),
     }
     tests = {
         f"{name}_p{kind}": xr.DataArray(

@@ -144,7 +144,13 @@ def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
 def _check_mergeable(left: Result, right: Result) -> None:
     for section, keys in (
         ("model", ("weights_sha256", "architecture", "dtype", "edits")),
-        ("settings", ("max_tokens", "null_keys", "over", "tagset", "by", "unit")),
+        (
+            "settings",
+            (
+                *("max_tokens", "max_word_tokens", "null_keys", "over", "tagset", "by", "unit"),
+                *("layers", "windows"),
+            ),
+        ),
     ):
         for key in keys:
             ours, theirs = (r.provenance[section].get(key) for r in (left, right))
@@ -256,6 +262,8 @@ def _merged_provenance(left: Result, right: Result, axes: Axes) -> dict[str, obj
         "messages": [*ours.get("messages", ()), *theirs.get("messages", ())],
     }
     both = left.provenance, right.provenance
+    if said := dict.fromkeys(filter(None, (side.get("independence") for side in (ours, theirs)))):
+        corpus["independence"] = "; ".join(said)
     return {
         **left.provenance,
         "corpus": corpus,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, get_args
@@ -13,6 +13,7 @@ from headscope.batch import NullKeys
 from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.labels import Tagset, check_rules
 from headscope.results.trace import OVER
+from headscope.text.tokens import MAX_WORD_TOKENS
 
 Engine = Literal["local", "ray"]
 Over = Literal["attention", "norm"]
@@ -44,6 +45,16 @@ class RunOptions(TypedDict, total=False):
     et al. 2020). Rows are then divided by their sums."""
     max_tokens: int | None
     """Maximum tokens of a document; longer ones are cut and counted. None: the model's limit."""
+    max_word_tokens: int | None
+    """Maximum tokens of a word: longer ones (URLs) are left out of every metric, as queries and as
+    keys, and counted. A word is text without a space. Default 40; None for any."""
+    layers: Sequence[int] | None
+    """Layers to measure. The pass ends after the deepest of them; others run in torch's fused
+    attention. Default: all."""
+    windows: int | None
+    """Read longer documents in overlapping windows of this many tokens, in place of cutting them.
+    Each token counts as a query once, and the windows of a document are one document in intervals.
+    Distances and entropies are then those of a window."""
     batch_tokens: int
     """Maximum tokens of a batch, including padding."""
     threads: int
@@ -64,6 +75,9 @@ class Settings:
     null_keys: NullKeys = "auto"
     over: Over = "attention"
     max_tokens: int = MAX_TOKENS
+    max_word_tokens: int | None = MAX_WORD_TOKENS
+    layers: tuple[int, ...] | None = None
+    windows: int | None = None
     batch_tokens: int = 1024
     shard_characters: int = 32_768
     shard_documents: int = 512
@@ -79,6 +93,8 @@ class Settings:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} should be a number from 1 on, not {value!r}.")
+        if self.max_word_tokens is not None:
+            whole_number("max_word_tokens", self.max_word_tokens)
         check_rules(self.tagset, self.null_keys)
         if self.over not in OVER:
             raise UnknownName.of("kind of attention", self.over, OVER)
@@ -128,7 +144,7 @@ def with_defaults(options: RunOptions, **defaults: Unpack[RunOptions]) -> RunOpt
 def check_options(options: Mapping[str, object]) -> None:
     """Raise for an unknown option."""
     for name in options:
-        if name in ("unit", "sample", "seed", "on_error"):
+        if name in ("unit", "documents", "sample", "seed", "on_error"):
             raise InputError(
                 f"{name} is an option of the corpus: pass headscope.read(source, {name}=…)."
             )
@@ -139,4 +155,9 @@ def check_options(options: Mapping[str, object]) -> None:
 def settings_of(options: Mapping[str, object], max_tokens: int) -> Settings:
     """Select the options that change results, with `max_tokens` as the model allows."""
     values = {name: options[name] for name in Settings.__slots__ if name in options}
+    layers = values.get("layers")
+    if layers is not None:
+        if not isinstance(layers, Iterable) or not all(isinstance(n, int) for n in layers):
+            raise InputError(f"layers should be a list of layer numbers, not {layers!r}.")
+        values["layers"] = tuple(sorted(set(layers)))
     return Settings(**{**values, "max_tokens": max_tokens})  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ MAX_SHARDS = 64
 SPARE, SPARE_SHARE = 10, 0.05
 """Extra documents for a metric that samples, as a number and a share: some may not be
 measurable."""
-STATE_FORMAT = 6
+STATE_FORMAT = 7
 """Format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
@@ -66,6 +66,8 @@ class Survey:
     """Counts that metrics requested, by name."""
     buckets: frozenset[tuple[str, int]] = frozenset()
     """Buckets of each group that contain documents; empty without groups."""
+    independence: str = ""
+    """What is taken as independent; empty if the documents are."""
 
     @property
     def available(self) -> frozenset[str]:
@@ -103,6 +105,10 @@ class Plan:
     settings: Settings
     is_compiled: bool = False
     """Are compiled loops used? They save time only in long runs, and change the last bits."""
+    rows: int | None = None
+    """Query rows of a block of attention; None if layers are read whole."""
+    is_fused: bool = False
+    """Do compiled loops compute the softmax, where that is proved to be the model's?"""
     facts: dict[str, dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
     """Counts that metrics requested in the corpus. Not compared: corpus and metrics are."""
     last_hashes: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
@@ -120,6 +126,8 @@ class Plan:
             "axes": self.axes.to_dict(),
             "settings": settings,
             "compiled": self.is_compiled,
+            "rows": self.rows,
+            "fused": self.is_fused,
         }
 
     @cached_property
@@ -131,6 +139,11 @@ class Plan:
     def reads_gradients(self) -> bool:
         """Does the run need a backward pass?"""
         return any(metric.needs & {"gradients", "loss"} for metric in self.metrics)
+
+    @property
+    def layers(self) -> frozenset[int] | None:
+        """Layers to read; None for all."""
+        return None if self.settings.layers is None else frozenset(self.settings.layers)
 
     def shard_sizes(self, lengths: Sequence[int]) -> list[Amount]:
         """Return the amount of work in each shard."""
@@ -188,6 +201,12 @@ class Plan:
                 yield Shard(shard_id, chosen)
 
 
+MIN_COPY = 20
+"""Characters from which on equal texts of different documents are copies, not chance."""
+MAX_COPIES = 0.1
+"""A larger share of copies is reported: intervals over copies are too narrow."""
+
+
 def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None = None) -> Survey:
     """Read the corpus once and collect what a plan needs and metrics count."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in facts or {}}
@@ -199,8 +218,12 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     groups: set[str] = set()
     buckets: set[tuple[str, int]] = set()
     lengths, sample_hashes = array("L"), array("d")
+    texts, sources = array("q"), array("q")  # of texts, and of texts with their documents
     for document in corpus.read(report):
         content.update(document.digest().encode())
+        if len(document.text) >= MIN_COPY:
+            texts.append(hash(document.text))
+            sources.append(hash((document.text, document.part_of or document.id)))
         tags.update(tags_of(document, settings.tagset) or ())
         if document.parents is not None:
             has_trees = True
@@ -221,6 +244,12 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
             f"by={settings.by!r}, but no document of {corpus.name} has {settings.by!r} in its "
             "Document.meta."
         )
+    n_copies = len(np.unique(sources)) - len(np.unique(texts))
+    if n_copies > MAX_COPIES * len(lengths):
+        said = (
+            f"{n_copies:,} of {len(lengths):,} texts are copies of others, yet taken as independent"
+        )
+        report.independence[said] = None
     return Survey(
         name=corpus.name,
         unit=corpus.unit_name,
@@ -237,6 +266,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
         messages=tuple(report.messages),
         facts={name: dict(counter) for name, counter in counts.items()},
         buckets=frozenset(buckets),
+        independence="; ".join(report.independence),
     )
 
 

@@ -29,6 +29,10 @@ class Amount(NamedTuple):
             return NotImplemented
         return Amount(*(a + b for a, b in zip(self, other, strict=True)))
 
+    def part(self, share: float) -> Amount:
+        """Return a share of the tokens and characters; documents count when they are done."""
+        return Amount(0, int(self.tokens * share), int(self.characters * share))
+
 
 @contextmanager
 def phase(name: str, shown: bool | None = None, stream: TextIO | None = None) -> Iterator[None]:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.attention import Attention, LayerReader
 from headscope.batch import Batch
 from headscope.errors import InputError, MetricError, TapUnsupported
 from headscope.metrics.core.accumulator import Accumulator, States
@@ -57,8 +58,9 @@ def measure_gradients(
     importance = chosen[0] if chosen else Importance()
     loss_inputs, labels = question(model, inputs, batch, importance.seed, importance.target)
     scalar = None if importance.scalar is None else import_scalar(importance.scalar)
+    run = with_loss(model, loss_inputs, labels, scalar, rows=plan.rows, layers=plan.layers)
     with (
-        with_loss(model, loss_inputs, labels, scalar) as (losses, backward),
+        run as (losses, backward),
         accumulator.batch(replace(batch, losses=losses)) as read,
     ):
         backward(read)
@@ -144,6 +146,8 @@ def _resident() -> int:
 
 
 Announce = Callable[[list[int], Amount], None]
+LONG = 1024
+"""Tokens of a document from which progress is reported within it."""
 
 
 @dataclass(slots=True)
@@ -159,6 +163,8 @@ class ShardReport:
     layers: dict[str, list[int]] = field(default_factory=dict)
     rows_without_length: int = 0
     """Rows of heads over norms whose values are all 0."""
+    long_words: int = 0
+    """Words left out for too many tokens."""
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-serializable dict."""
@@ -172,6 +178,7 @@ class ShardReport:
         self.failed += other.failed
         self.layers = self.layers or other.layers
         self.rows_without_length += other.rows_without_length
+        self.long_words += other.long_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,10 +229,16 @@ def measure_shard(
     done = Amount()
     for batch in batches:
         FREED.check()
-        announce([document.numbered[0] for document in batch], done)
-        done += amount_of(batch)
+        numbers = [document.numbered[0] for document in batch]
+        announce(numbers, done)
+        amount, before = amount_of(batch), done
+        done += amount
+
+        def tick(share: float) -> None:
+            announce(numbers, before + amount.part(share))  # noqa: B023
+
         try:
-            _run(encoder, plan, accumulator, batch, report)
+            _run(encoder, plan, accumulator, batch, report, tick)
         except (TapUnsupported, MetricError):
             raise  # the model or a metric is at fault, not the documents
         except Exception as error:
@@ -243,15 +256,19 @@ def measure_shard(
 
 def encode_predictable(
     model: Model, corpus: Corpus, max_tokens: int, batch_tokens: int = 1024
-) -> tuple[Encoder, list[EncodedDocument]]:
-    """Encode the documents in which the model has something to predict."""
+) -> tuple[Encoder, list[EncodedDocument], str]:
+    """Encode the documents in which the model has something to predict.
+
+    Also return in words what is taken as independent, "" for documents that the corpus marks.
+    """
     settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
-    axes = axes_for(survey(corpus, settings), settings, key_classes_of(model))
+    surveyed = survey(corpus, settings)
+    axes = axes_for(surveyed, settings, key_classes_of(model))
     encoder = Encoder(model, axes, settings)
     documents = [d for d in encoder.encode(list(enumerate(corpus))) if can_ask(model, d)]
     if not documents:
         raise InputError("There is nothing to predict in these documents: give longer ones.")
-    return encoder, documents
+    return encoder, documents, surveyed.independence
 
 
 def amount_of(documents: Sequence[EncodedDocument]) -> Amount:
@@ -269,21 +286,44 @@ def _run(
     accumulator: Accumulator,
     documents: Sequence[EncodedDocument],
     report: ShardReport,
+    tick: Callable[[float], None] = lambda share: None,
 ) -> None:
     inputs, batch = encoder.batch(documents)
     if plan.reads_gradients:
         measure_gradients(encoder.model, plan, inputs, batch, accumulator)
-    elif plan.settings.over == "norm":
-        with accumulator.batch(batch) as read:
-            weighted = NormWeights(encoder.model, once(read))
-            encoder.model.read(inputs, weighted)
-        report.rows_without_length += weighted.n_empty
     else:
+        length = max(document.length for document in documents)
+        rows = plan.rows if plan.is_fused or length > (plan.rows or length) else None
         with accumulator.batch(batch) as read:
-            encoder.model.read(inputs, once(read))
+            reader = once(read)
+            if length > LONG:
+                reader = _ticking(reader, encoder.model.info.n_layers, tick)
+            if plan.settings.over == "norm":
+                reader = weighted = NormWeights(encoder.model, reader)
+            encoder.model.read(
+                inputs, reader, rows=rows, computes_softmax=plan.is_fused, layers=plan.layers
+            )
+        if plan.settings.over == "norm":
+            report.rows_without_length += weighted.n_empty
     report.documents += len(documents)
     report.tokens += sum(len(next(iter(d.stacks.values()))) for d in documents)
     report.truncated += sum(d.n_cut > 0 for d in documents)
+    report.long_words += batch.n_left_out
+
+
+def _ticking(reader: LayerReader, n_layers: int, tick: Callable[[float], None]) -> LayerReader:
+    """Report the share of a long document that was read, at every block of rows."""
+    n_read = 0
+
+    def read(attention: Attention) -> None:
+        nonlocal n_read
+        reader(attention)
+        rows = attention.rows
+        part = 1.0 if rows is None else rows.stop / attention.n_rows
+        tick(min(1.0, (n_read + part) / n_layers))
+        n_read += attention.is_last
+
+    return read
 
 
 def _fail(report: ShardReport, document: EncodedDocument, reason: str) -> None:

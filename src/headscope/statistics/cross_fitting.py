@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headscope.statistics.intervals import ALPHA, Interval, interval, p_above
-from headscope.statistics.jackknife import (
-    MAX_VARIANCE_EXPONENT,
-    VARIANCE_EXPONENT,
-    Jackknife,
-    ratio_jackknife,
-)
+from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Jackknife, ratio_jackknife
 
 MIN_CASES = 20
 MIN_CASE_BUCKETS = 6
@@ -85,18 +80,23 @@ def cross_fit_score(right: np.ndarray, cases: np.ndarray, baselines: np.ndarray)
     )
 
 
-def count_ties(score: Jackknife) -> int | None:
-    """Return how many classifiers are not significantly below the best (paired, uncorrected).
+def best_set(score: Jackknife, *, lowest: bool = False) -> np.ndarray | None:
+    """`classifier`: return which values cannot be told from the highest (or the lowest).
 
-    None if too few documents have cases for any test.
+    The truly highest one is among them in at least 95 % of samples: each value is tested against
+    the one observed as highest, paired, with p times the number of others (Bonferroni), because
+    any of them could have come out highest. None if too few documents have cases for any test.
     """
-    values = np.nan_to_num(np.asarray(score.value), nan=-np.inf)
-    best = score.at(int(values.argmax()))
-    # Single tests are not in the far tail that `MAX_VARIANCE_EXPONENT` is for.
-    p = p_above(replace(best.at(None) - score, variance_exponent=VARIANCE_EXPONENT))
+    values = np.asarray(score.value)
+    is_known = np.isfinite(values)
+    if not is_known.any():
+        return None
+    best = score.at(int(np.nanargmin(values) if lowest else np.nanargmax(values))).at(None)
+    p = p_above(score - best if lowest else best - score)
     if not np.isfinite(p).any():
         return None
-    return int(((~(p < ALPHA)) & np.isfinite(score.value)).sum())
+    with np.errstate(invalid="ignore"):
+        return is_known & ~(p * (is_known.sum() - 1) < ALPHA)
 
 
 def _bounds(estimate: Interval) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Differences of two estimates, paired or not, and permutation tests of groups."""
+"""Differences of two estimates, paired or not; effects over texts; permutation tests of groups."""
 
 from __future__ import annotations
 
@@ -6,15 +6,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headscope.lazy import special
 from headscope.statistics.intervals import (
+    MIN_BUCKETS,
+    MIN_DF,
     Interval,
     conservative_t,
     hall_inverse,
+    interval,
     is_enough,
+    p_above,
     t_critical,
+    t_sf,
     t_two_sided,
 )
-from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Jackknife, subtracted
+from headscope.statistics.jackknife import (
+    EPSILON,
+    MAX_VARIANCE_EXPONENT,
+    Jackknife,
+    pool,
+    ratio_jackknife,
+    subtracted,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +36,7 @@ class Difference(Interval):
 
     value: np.ndarray
     p: np.ndarray
-    """Two-sided p of this value alone. Correct it in lists (`multiple_testing`)."""
+    """Two-sided p of this value alone. Correct it in lists (`intervals`)."""
 
 
 def paired(left: Jackknife, right: Jackknife) -> Difference:
@@ -57,6 +70,50 @@ def unpaired(left: Jackknife, right: Jackknife) -> Difference:
         skewness = np.zeros_like(skewness)
     value = subtracted(left.value, right.value)
     return _difference(value, variance, skewness, np.where(enough, df, np.nan))
+
+
+def over_texts(
+    numerator: np.ndarray,
+    denominator: np.ndarray,
+    clusters: np.ndarray,
+    *,
+    is_distance: bool = False,
+) -> Difference:
+    """Return the mean effect Σa/Σb over texts (`text head`), some of which are of one cluster.
+
+    With five clusters (templates) or more, clusters are the units of the jackknife. With fewer,
+    texts are, and deviations are taken from the mean of their cluster: the interval is over texts
+    within these k clusters, with k − 1 degrees of freedom fewer. Each bound is the farther of
+    Student's and Hall's (1992), p is by `conservative_t`. Distances have the
+    interval of positive values. Below five units, skewness is not estimated
+    and values are assumed about normal; below three, or for copies of one text, intervals are NaN.
+    """
+    a, b = (np.asarray(side, dtype=np.float64) for side in (numerator, denominator))
+    n_clusters = int(clusters.max()) + 1
+    if n_clusters >= MIN_BUCKETS or n_clusters == len(clusters):
+        a, b, clusters = pool(a, clusters), pool(b, clusters), np.zeros(n_clusters, dtype=int)
+        n_clusters = 1
+    estimate = replace(ratio_jackknife(a, b), variance_exponent=MAX_VARIANCE_EXPONENT)
+    n, deltas = len(a), estimate.deltas
+    if n_clusters > 1:
+        means = pool(deltas, clusters) / np.bincount(clusters)[:, None]
+        deltas = (deltas - means[clusters]) * np.sqrt((n - 1) / max(n - n_clusters, 1))
+    estimate = replace(estimate, deltas=deltas)
+    df = estimate.df - (n_clusters - 1)
+    skewness = estimate.skewness if n >= MIN_BUCKETS else np.zeros_like(estimate.value)
+    # Copies of one text do not vary.
+    does_vary = np.sqrt(estimate.variance) > EPSILON * np.abs(estimate.value)
+    does_vary |= estimate.value == 0
+    df = np.where((df >= MIN_DF) & does_vary, df, np.nan)
+    found, plain = (
+        _difference(estimate.value, estimate.variance, of, df) for of in (skewness, 0 * skewness)
+    )
+    farther = np.minimum(found.low, plain.low), np.maximum(found.high, plain.high)
+    found = replace(found, low=farther[0], high=farther[1])
+    if n_clusters > 1 or n < MIN_BUCKETS or not is_distance:
+        return found
+    bounds = interval(ratio_jackknife(a, b, "positive"))
+    return replace(found, low=bounds.low, high=bounds.high, documents=bounds.documents)
 
 
 def _difference(
@@ -145,3 +202,83 @@ def _by_group(shuffled: np.ndarray, values: np.ndarray, n_groups: int) -> np.nda
         len(shuffled) * n_groups,
     )
     return flat.reshape(len(shuffled), n_groups)
+
+
+def typical(estimate: Jackknife, rival: Jackknife | None = None) -> np.ndarray:
+    """`…`: return the median over buckets, all of the same weight; NaN if there are none.
+
+    With a rival over the same documents, it is the median of the differences.
+    """
+    values = estimate.bucket_values
+    if rival is not None:
+        values = values - rival.bucket_values
+    values = np.sort(values, axis=0)  # NaN last; np.nanmedian is slow
+    n = np.isfinite(values).sum(0)
+    middle = [np.maximum(n - 1, 0) // 2, n // 2]
+    low, high = (
+        np.take_along_axis(values, np.minimum(m, len(values) - 1)[None], 0)[0] for m in middle
+    )
+    return np.where(n > 0, (low + high) / 2, np.nan)
+
+
+def p_above_both(estimate: Jackknife, rival: Jackknife | np.ndarray | float = 0.0) -> np.ndarray:
+    """`…`: return p of the one-sided test that the value is above its rival, and that it is so in
+    most buckets: the larger of `p_above` and of the sign test's p.
+
+    The rival is a number, or another value of the same documents. The sign test is exact for any
+    distribution of documents: under H0, at most half of the buckets are above. A bucket at the
+    rival's value counts as below. NaN where `p_above` is.
+    """
+    values = estimate.bucket_values
+    if isinstance(rival, Jackknife):
+        p, off = p_above(estimate - rival), values - rival.bucket_values
+    else:
+        p, off = p_above(estimate, rival), values - rival
+    return np.where(np.isfinite(p), np.fmax(p, p_most(off)), p)
+
+
+def p_differs_both(left: Jackknife, right: Jackknife, *, is_paired: bool) -> np.ndarray:
+    """`…`: return p of the two-sided test that two values differ, and that most buckets do so in
+    the same direction.
+
+    Paired, buckets are compared one by one (sign test); unpaired, each of one side with each of
+    the other (Mann & Whitney 1947).
+    """
+    difference = (paired if is_paired else unpaired)(left, right)
+    direction = np.sign(difference.value)
+    if is_paired:
+        p = 2 * p_most((left.bucket_values - right.bucket_values) * direction)
+    else:
+        p = 2 * _p_most_pairs(left.bucket_values * direction, right.bucket_values * direction)
+    return np.where(np.isfinite(difference.p), np.fmax(difference.p, np.fmin(p, 1.0)), np.nan)
+
+
+def p_most(off: np.ndarray) -> np.ndarray:
+    """Return P(at least k of n signs are positive | ½), for the k positive values of n buckets."""
+    n = np.isfinite(off).sum(0)
+    with np.errstate(invalid="ignore"):
+        k = (off > EPSILON).sum(0)
+    return np.where(k > 0, special.betainc(np.maximum(k, 1), n - k + 1, 0.5), 1.0)
+
+
+def _p_most_pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return p of the one-sided test that most pairs of buckets have the left one higher.
+
+    The share of such pairs is tested against ½ with the variance of its placements (Brunner &
+    Munzel 2000) and Welch's degrees of freedom.
+    """
+    sides = [np.isfinite(side) for side in (left, right)]
+    is_pair = sides[0][:, None] & sides[1][None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wins = np.where(is_pair, (np.sign(left[:, None] - right[None]) + 1) / 2, np.nan)
+        n = [side.sum(0) for side in sides]
+        placements = [np.nansum(wins, axis) / n[axis] for axis in (1, 0)]
+        share = np.nansum(wins, (0, 1)) / is_pair.sum((0, 1))
+        parts = [
+            np.where(side, (of - share) ** 2, 0.0).sum(0) / (size - 1) / size
+            for side, of, size in zip(sides, placements, n, strict=True)
+        ]
+        variance = parts[0] + parts[1]
+        df = variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, n, strict=True))
+        t = np.where(share == 0.5, 0.0, (share - 0.5) / np.sqrt(variance))
+    return t_sf(t, np.where(variance > 0, df, 1.0))

@@ -1,8 +1,9 @@
-"""Confidence intervals and tests of jackknife estimates, by Student's t.
+"""Confidence intervals and tests of jackknife estimates, by Student's t; corrections of p values.
 
 The coverage of 95 % is counted by `python -m studies.errors`. With too few documents, intervals are
 NaN. Degrees of freedom need not be whole: with 4, an interval is 2.8 standard errors wide on each
-side, with 100 it is 2.0.
+side, with 100 it is 2.0. Of 270 heads without an effect, 13 have p < 0.05: lists and claims are
+corrected. NaN (no test was possible) stays NaN and does not count.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ ALPHA = 0.05
 """Significance level of single tests."""
 
 
-def t_critical(df: np.ndarray | float) -> np.ndarray:
+def t_critical(df: np.ndarray | float, confidence: float = CONFIDENCE) -> np.ndarray:
     """Return the half width of an interval in standard errors; NaN if `df` is NaN."""
-    return special.stdtrit(df, (1 + CONFIDENCE) / 2)
+    return special.stdtrit(df, (1 + confidence) / 2)
 
 
 def t_sf(t: np.ndarray | float, df: np.ndarray | float) -> np.ndarray:
@@ -74,7 +75,7 @@ class Interval:
         return np.stack((self.low, self.high))
 
 
-def interval(estimate: Jackknife) -> Interval:
+def interval(estimate: Jackknife, confidence: float = CONFIDENCE) -> Interval:
     """Return the Student-t interval of a jackknife estimate.
 
     Shares: g(θ) ± t_df · SE · g′(θ) on log odds g, transformed back. SE is the jackknife's (Efron &
@@ -87,7 +88,7 @@ def interval(estimate: Jackknife) -> Interval:
     NaN if df < 2 or fewer than five buckets have events.
     """
     df = np.where(is_enough(estimate), estimate.df, np.nan)
-    error, t = np.sqrt(estimate.variance), t_critical(df)
+    error, t = np.sqrt(estimate.variance), t_critical(df, confidence)
     if estimate.scale in ("positive", "skewed"):
         skewness = estimate.skewness
         low, high = (estimate.value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
@@ -179,38 +180,6 @@ def p_differs(estimate: Jackknife, threshold: np.ndarray | float = 0.0) -> np.nd
     return t_two_sided(t, df)
 
 
-def mean_interval(values: np.ndarray) -> Interval:
-    """Return the interval of a mean over independent texts: mean ± t · s/√n, df = n − 1.
-
-    For values measured once per text, such as the effect of ablating a head (Student 1908). Needs
-    three texts; with five or fewer it assumes about normal values.
-    NaN in `values` (`text …`) are left out.
-    """
-    mean, error, df = mean_and_error(np.asarray(values, dtype=np.float64))
-    half = t_critical(df) * error
-    return Interval(mean - half, mean + half, df + 1)
-
-
-def mean_p(values: np.ndarray, threshold: float = 0.0) -> np.ndarray:
-    """`…`: return p of the two-sided t test that the mean over texts equals a threshold."""
-    mean, error, df = mean_and_error(np.asarray(values, dtype=np.float64))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = t_two_sided((mean - threshold) / error, df)
-    return np.where((mean == threshold) & np.isfinite(df), 1.0, p)
-
-
-def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean over the first axis, its standard error and df; NaN below 3 values."""
-    is_known = np.isfinite(values)
-    n = is_known.sum(0).astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(is_known, values, 0.0).sum(0) / n
-        off = np.where(is_known, values - mean, 0.0)
-        error = np.sqrt((off**2).sum(0) / (n - 1) / n)
-    df = np.where(n - 1 >= MIN_DF, n - 1, np.nan)
-    return mean, error, df
-
-
 def is_enough(estimate: Jackknife) -> np.ndarray:
     """`…`: return whether an interval of the value, or of its difference, has enough documents."""
     hits = estimate.has_events.sum(0)
@@ -268,3 +237,41 @@ def _transformed(value: np.ndarray, scale: Scale) -> tuple[np.ndarray, np.ndarra
         if scale == "logit":
             return np.log(value / (1 - value)), 1 / (value * (1 - value))
     return value, np.ones_like(value)
+
+
+def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
+    """Control the false discovery rate: of the heads below 0.05, on average at most 5 % are false.
+
+    With p₍₁₎ ≤ … ≤ p₍ₙ₎: min over k ≥ i of n·p₍ₖ₎/k (Benjamini & Hochberg 1995). Use it for lists
+    to explore. It holds for positively correlated tests (Benjamini & Yekutieli 2001), as heads over
+    one corpus are.
+    """
+    order, p_sorted = _tested(p)
+    n = len(order)
+    scaled = p_sorted * n / np.arange(1, n + 1)
+    return _restored(p, order, np.minimum.accumulate(scaled[::-1])[::-1])
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Control the family-wise error: below 0.05, the chance of any false claim is at most 5 %.
+
+    max over k ≤ i of (n − k + 1)·p₍ₖ₎ (Holm 1979). Use it for claims in a report. It holds for any
+    dependence between the tests.
+    """
+    order, p_sorted = _tested(p)
+    n = len(order)
+    return _restored(p, order, np.maximum.accumulate(p_sorted * (n - np.arange(n))))
+
+
+def _tested(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of finite p values, lowest first, and these values."""
+    flat = np.asarray(p, dtype=np.float64).ravel()
+    tested = np.flatnonzero(np.isfinite(flat))
+    order = tested[np.argsort(flat[tested], kind="stable")]
+    return order, flat[order]
+
+
+def _restored(p: np.ndarray, order: np.ndarray, adjusted: np.ndarray) -> np.ndarray:
+    corrected = np.full(np.size(p), np.nan)
+    corrected[order] = np.minimum(adjusted, 1.0)
+    return corrected.reshape(np.shape(p))

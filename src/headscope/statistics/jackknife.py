@@ -55,6 +55,22 @@ class Jackknife:
     less even of both sums determines `df`."""
     variance_exponent: float = VARIANCE_EXPONENT
     """Exponent of b in the variance of a bucket's sum, for `df`."""
+    crossed: Jackknife | None = None
+    """The same values by clusters that cross buckets, two to a case (`crossed_jackknife`)."""
+    means_of_buckets: np.ndarray | None = None
+    """`bucket …`: of a mean over heads, the mean of their `bucket_values`."""
+
+    @property
+    def bucket_values(self) -> np.ndarray:
+        """`bucket …`: value of each bucket, θ + u_g (1 − p_g)/p_g; NaN without documents.
+
+        For a ratio of sums that is a_g/b_g, for other statistics Tukey's pseudo-value.
+        """
+        if self.means_of_buckets is not None:
+            return self.means_of_buckets
+        p = self.denominator_shares
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(p > 0, self.value + self.deltas * (1 - p) / p, np.nan)
 
     @property
     def n_buckets(self) -> np.ndarray:
@@ -63,10 +79,17 @@ class Jackknife:
 
     @property
     def variance(self) -> np.ndarray:
-        """`…`: SE² = (G − 1)/G · Σ u_g², over the G buckets with documents."""
+        """`…`: SE² = (G − 1)/G · Σ u_g², over the G buckets with documents.
+
+        With crossed clusters, their variance minus this one, which they count twice, if larger
+        (Cameron, Gelbach & Miller 2011; Aronow, Samii & Assenova 2015).
+        """
         n = self.n_buckets
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(n > 1, (n - 1) / n, np.nan) * (self.deltas**2).sum(0)
+            variance = np.where(n > 1, (n - 1) / n, np.nan) * (self.deltas**2).sum(0)
+            if self.crossed is None:
+                return variance
+            return np.fmax(self.crossed.variance - variance, variance)
 
     @property
     def skewness(self) -> np.ndarray:
@@ -77,15 +100,20 @@ class Jackknife:
     def df(self) -> np.ndarray:
         """`…`: degrees of freedom of the variance (`degrees_of_freedom`)."""
         df = degrees_of_freedom(self.denominator_shares, self.variance_exponent)
+        if self.crossed is not None:
+            df = np.fmin(df, self.crossed.df)
         if self.numerator_shares is None:
             return df
         return np.fmin(df, degrees_of_freedom(self.numerator_shares, self.variance_exponent))
 
     def changed(self, value: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> Jackknife:
         """Return other values whose arrays by bucket are one function of these."""
-        names = ("deltas", "denominator_shares", "has_events", "has_non_events", "numerator_shares")
+        names = ["deltas", "denominator_shares", "has_events", "has_non_events"]
+        names += ["numerator_shares", "means_of_buckets"]
         arrays = {name: getattr(self, name) for name in names}
         changed: dict[str, Any] = {n: change(a) for n, a in arrays.items() if a is not None}
+        if self.crossed is not None:
+            changed["crossed"] = self.crossed.changed(value, change)
         return replace(self, value=value, **changed)
 
     def at(self, *index: int | slice | None) -> Jackknife:
@@ -115,7 +143,10 @@ class Jackknife:
             with np.errstate(divide="ignore", invalid="ignore"):
                 return np.where(is_known, array, 0.0).sum(over) / is_known.sum(axes)
 
-        return self.changed(averaged(value, axes), averaged)
+        buckets = self.bucket_values
+        means = ratio(np.nansum(buckets, by_bucket), np.isfinite(buckets).sum(by_bucket))
+        averages = replace(self, means_of_buckets=None).changed(averaged(value, axes), averaged)
+        return replace(averages, means_of_buckets=means)
 
     def __sub__(self, other: Jackknife) -> Jackknife:
         """Return the difference of two values over the same buckets.
@@ -139,6 +170,7 @@ class Jackknife:
             self.has_non_events | other.has_non_events,
             "skewed" if is_skewed else "identity",
             variance_exponent=MAX_VARIANCE_EXPONENT,
+            crossed=self.crossed - other.crossed if self.crossed and other.crossed else None,
         )
 
 
@@ -187,6 +219,14 @@ def ratio_jackknife(
         scale,
         ratio(positive, positive.sum(0), 0.0) if scale == "positive" else None,
     )
+
+
+def crossed_jackknife(
+    numerator: np.ndarray, denominator: np.ndarray, scale: Scale = "identity"
+) -> Jackknife:
+    """Return the jackknife over clusters, with each case in the sums of two of them."""
+    estimate = ratio_jackknife(numerator, denominator, scale)
+    return replace(estimate, deltas=2 * estimate.deltas)
 
 
 def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scale:

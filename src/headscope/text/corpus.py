@@ -210,7 +210,8 @@ class Corpus:
         else:
             names = ("documents", "sentences", "words", "mentions")
             facts += [(name, getattr(summary, name)) for name in names]
-            facts.append(("left out", ", ".join(f"{n} {k}" for k, n in summary.skipped.items())))
+            skipped = [f"{n} {k[:-1] if n == 1 else k}" for k, n in summary.skipped.items()]
+            facts.append(("left out", ", ".join(skipped)))
         return facts_table(f"Corpus {self.name}", facts)
 
     def read(self, report: ReadLog) -> Iterator[Document]:
@@ -219,6 +220,7 @@ class Corpus:
             documents, log = self._known.held
             report.counts.update(log.counts)
             report.messages.extend(log.messages)
+            report.independence.update(log.independence)
             yield from documents
             return
         if self.sample_size is not None and self._known.chosen is None:

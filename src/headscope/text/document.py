@@ -344,6 +344,11 @@ class Document:
             name = f"{self.id}{mark}{number}"
             yield self._piece(start, stop, name, part_of, mentions.get(number, ()))
 
+    def within(self, part_of: str | None) -> Document:
+        """Return the same text as part of another document, or of none."""
+        content = (self.id, *_CONTENT(self), self.mentions, part_of, self.meta)
+        return _unchecked(type(self), content)
+
     @classmethod
     def from_text(cls, text: str, id: str) -> Document:  # noqa: A002, as the field is called
         """Return a document of raw text: words are found, sentences are unknown."""

@@ -25,6 +25,10 @@ SECOND = "second_span"
 """Key in `Document.meta`: character at which the second span of a segment starts."""
 
 
+COUNTED = "counted_span"
+"""Key in `Document.meta`: characters of a window whose tokens count as queries."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Two consecutive spans of one document: `[CLS] first [SEP] second [SEP]`."""
@@ -87,6 +91,38 @@ def segments(
                 pieces.append((piece, length))
                 filled += length
         yield from _segment(pieces, n_segments + 1)
+
+
+def windows(
+    document: Document, tokenize: Tokenize, max_tokens: int, *, special: int = 0
+) -> Iterator[Document]:
+    """Yield overlapping windows of a document that does not fit, and others as they are.
+
+    A window starts about half a window after the one before. Every word is counted in one of
+    them: boundaries are in the middle of the overlap. The rest of a window is context
+    (`COUNTED`). Windows are parts of one document.
+    """
+    n_tokens = _room(max_tokens, special)
+    ends = np.cumsum(_tokens_per_word(tokenize(document.text), document))
+    if not len(ends) or ends[-1] <= n_tokens:
+        yield document
+        return
+    spans: list[Span] = []
+    start = 0
+    while not spans or spans[-1][1] < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + n_tokens, side="right")))
+        spans.append((start, stop))
+        middle = int(np.searchsorted(ends, before + n_tokens // 2, side="right"))
+        start = min(max(start + 1, middle), stop)
+    edges = [0, *((a + b) // 2 for (a, _), (_, b) in zip(spans[1:], spans, strict=False))]
+    for number, (start, stop) in enumerate(spans):
+        piece = document.cut(start, stop, f"{document.id}-w{number + 1}")
+        first = edges[number] - start
+        last = (edges[number + 1] if number + 1 < len(spans) else stop) - start
+        counted = f"{piece.spans[first][0]}:{piece.spans[last - 1][1]}"
+        meta = {**document.meta, COUNTED: counted}
+        yield replace(piece, part_of=document.part_of or document.id, meta=meta)
 
 
 def _pieces(

@@ -28,6 +28,12 @@ _WORD = regex.compile(
 )
 
 
+UNSPACED = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
+)
+"""Letters of scripts that do not separate words by spaces."""
+
+
 def split_words(text: str) -> list[tuple[int, int]]:
     """Return the words of a text as character spans, in order and without overlap.
 

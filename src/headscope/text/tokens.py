@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import string
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.errors import InputError
-from headscope.text.splitting import split_words
+from headscope.text.splitting import UNSPACED, split_words
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 NO_WORD = -1
 """Word number of a token outside all words (special tokens, bare spaces)."""
+
+MAX_WORD_TOKENS = 40
+"""Maximum tokens of a word that metrics count."""
 
 Span = tuple[int, int]
 
@@ -47,6 +51,27 @@ def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
         InputError: The words are not in order, or a span ends before it starts.
     """
     return align_array(offsets, spans).tolist()
+
+
+def overlong(text: str, offsets: Sequence[Span], max_tokens: int | None) -> np.ndarray:
+    """Return, for each token, the number of its word of more than `max_tokens` tokens, or -1.
+
+    A word is text without a space: a URL is one. Scripts without spaces have no such words. The
+    first token is never left out, because it is a sink of most models.
+    """
+    none = np.full(len(offsets), NO_WORD, dtype=np.int32)
+    if max_tokens is None or len(offsets) <= max_tokens:
+        return none
+    # A character has at most four bytes, and so at most four tokens.
+    words = re.finditer(rf"\S{{{max_tokens // 4 + 1},}}", text)
+    spans = [word.span() for word in words if not UNSPACED.search(word[0])]
+    if not spans:
+        return none
+    owners = align_array(offsets, spans)
+    counts = np.bincount(owners[owners >= 0], minlength=len(spans))
+    owners = np.where((owners >= 0) & (counts[owners] > max_tokens), owners, NO_WORD)
+    owners[0] = NO_WORD
+    return owners
 
 
 def align_array(

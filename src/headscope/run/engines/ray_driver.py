@@ -23,6 +23,7 @@ import ray
 import torch
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from headscope.errors import HeadscopeError
 from headscope.model.model import Model
@@ -31,7 +32,6 @@ from headscope.run.engines.processes import n_cores
 from headscope.run.plan import Plan, Shard
 from headscope.run.shard import measure_shard, prepare
 
-SHARDS_PER_BLOCK = 1
 DONE = None
 """Sent after the last row."""
 
@@ -117,21 +117,25 @@ def connect(work: Work) -> None:
 
 def measure_on_ray(work: Work) -> Iterator[Row]:
     """Yield each shard when an actor has measured it. Ray replaces actors that die."""
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.execution_options.preserve_order = False
     packed = ray.put(work.model)
-    # Reading reserves no core: otherwise it would wait for actors that wait for it.
+    # Other nodes may lack the files of the corpus.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     source = ray.data.read_datasource(
-        _ShardSource(work.shards), ray_remote_args={"num_cpus": 0}, override_num_blocks=1
+        _ShardSource(work.shards),
+        # Reading reserves no core: otherwise it would wait for actors that wait for it.
+        ray_remote_args={"num_cpus": 0, "scheduling_strategy": here},
+        override_num_blocks=1,
     )
     measured = source.map_batches(
         _Actor,
         fn_constructor_args=([packed], work.plan),
-        batch_size=SHARDS_PER_BLOCK,
+        batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=work.workers),
         num_cpus=work.plan.settings.threads,
     )
+    measured.context.enable_progress_bars = False
+    measured.context.execution_options.preserve_order = False
+    measured.context.target_max_block_size = 1  # byte: each shard is a block, and a task of its own
     for row in measured.iter_rows():
         yield Row(int(row["id"]), int(row["documents"]), row["states"])
 

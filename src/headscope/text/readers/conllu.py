@@ -42,7 +42,21 @@ class ConlluReader(Reader):
         self, lines: Lines, name: str, options: ReadOptions, report: ReadLog
     ) -> Iterator[Document]:
         """Yield the file's documents, paragraphs or sentences."""
-        return assemble(conllu_sentences(lines, name, report), name, options.unit, report)
+        sentences = conllu_sentences(lines, name, report)
+        if options.document_key is not None:
+            sentences = _named_by(sentences, options.document_key)
+        return assemble(sentences, name, options.unit, report)
+
+
+def _named_by(sentences: Iterator[Sentence], key: str) -> Iterator[Sentence]:
+    """Open a document where the value of a comment changes, in place of `newdoc`."""
+    last, meta = "", dict[str, str]()
+    for sentence in sentences:
+        meta = sentence.meta if sentence.opens_document else meta
+        value = sentence.comments.get(key) or meta.get(key) or last
+        sentence.opens_document, sentence.document = value != last, value
+        sentence.meta, last = {**meta, **({key: value} if value else {})}, value
+        yield sentence
 
 
 def conllu_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
@@ -190,6 +204,8 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
             sentence.paragraph = value
         elif key.startswith("meta::"):
             sentence.meta[key[6:]] = value
+        elif equals:
+            sentence.comments[key] = value
     return text
 
 

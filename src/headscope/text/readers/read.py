@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeGuard, TypeVar, get_args
 
-from headscope.arguments import expect
+from headscope.arguments import expect, whole_number
 from headscope.errors import FileFormatError, HeadscopeError, InputError, UnknownName, warn
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document, Unit
@@ -23,6 +23,7 @@ from headscope.text.readers.conllu import ConlluReader
 from headscope.text.readers.ontogum import OntoGumReader, join_coreference
 from headscope.text.readers.plain import PlainReader
 from headscope.text.readers.reader import (
+    NO_MARKS,
     Layout,
     Lines,
     OnError,
@@ -165,6 +166,13 @@ FILE_UNIT: Unit = "sentence"
 LONGEST_NAME = 4096
 """Maximum length of a string that may be a file name."""
 
+DocumentRule = int | str | Callable[[Document], str]
+"""Rule for the documents that sentences and paragraphs belong to: see `read`."""
+EACH = "each"
+"""Rule that takes every unit as independent."""
+BLOCKS: Mapping[Unit, int] = {"sentence": 20, "paragraph": 5}
+"""Units of a block, in files that mark no documents. `studies/blocks.py` measures block sizes."""
+
 Readable = str | Path | Document | Iterable[object] | Callable[[], Iterable[object]]
 """Argument of `read`."""
 
@@ -180,6 +188,7 @@ def read(
     layout: Layout = "auto",
     coreference: str | Path | None = None,
     text_key: str = "text",
+    documents: DocumentRule | None = None,
     sample: int | None = None,
     seed: int = 0,
     one_per_document: bool = False,
@@ -203,6 +212,12 @@ def read(
         coreference: Second file with the same documents (OntoGUM's for GUM's trees) and their
             mentions.
         text_key: Name of the text in dicts and JSON lines.
+        documents: Which sentences or paragraphs belong to one document. Intervals take documents
+            as independent, not their parts. A number joins blocks of that many units; a name joins
+            units with equal values in `Document.meta`, or in a comment of CoNLL-U; a function
+            returns the name of a unit's document; `"each"` takes every unit as independent.
+            Default: as marked in the file. In a file without marks, blocks of 20 sentences or 5
+            paragraphs; results say so.
         sample: Number of documents to draw at random.
         seed: Seed of the sample.
         one_per_document: Draw at most one paragraph or sentence of a document.
@@ -218,13 +233,16 @@ def read(
     expect("name", name, str | None, "a text, or None")
     if layout not in get_args(Layout):
         raise UnknownName.of("layout", layout, get_args(Layout))
+    expect("documents", documents, int | str | Callable | None, "a number, name or function")
+    if isinstance(documents, int):
+        whole_number("documents", documents)
     corpus_source: FileSource | ItemSource
     if _is_of_files(source):
         paths = source if isinstance(source, list | tuple) else [source]
         files = tuple(file for path in paths for file in _files(path))
         coreference_file = None if coreference is None else _files(Path(coreference))[0]
         corpus_source = FileSource(
-            files, chosen, known_readers(), layout, coreference_file, text_key
+            files, chosen, known_readers(), layout, coreference_file, text_key, documents
         )
         unit = FILE_UNIT if unit is None else unit
     elif coreference is not None:
@@ -235,7 +253,7 @@ def read(
             "Pass a list, or a function that returns a new iterator."
         )
     elif isinstance(source, Document):
-        corpus_source = ItemSource((source,), text_key)
+        corpus_source = ItemSource((source,), text_key, documents)
     elif _are_names_of_files(source):
         raise InputError(
             f"{source[0]!r} is the name of a file, but texts are expected in a list of strings. "
@@ -249,7 +267,7 @@ def read(
             "texts or dicts. For a single one pass a list."
         )
     else:
-        corpus_source = ItemSource(source, text_key)
+        corpus_source = ItemSource(source, text_key, documents)
     return Corpus(
         corpus_source,
         unit=unit,
@@ -280,6 +298,8 @@ class FileSource:
     layout: Layout
     coreference: Path | None
     text_key: str
+    by: DocumentRule | None = None
+    """Rule for documents; None for those that the files mark."""
 
     @property
     def name(self) -> str:
@@ -297,32 +317,99 @@ class FileSource:
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """Yield the documents of one file after the other."""
         if self.coreference is None:
-            yield from self._of_all(unit, report)
+            for path in self.paths:
+                yield from _grouped(self._of_path(path, unit, report), self.by, unit, report)
             return
-        whole = self._of_all("document", report)
+        whole = chain.from_iterable(self._of_path(path, "document", report) for path in self.paths)
         coreferences = self._of_file(self.coreference, None, "document", report)
-        for document in join_coreference(whole, coreferences, str(self.coreference), report):
-            yield from document.split(unit)
+        joined = join_coreference(whole, coreferences, str(self.coreference), report)
+        pieces = (piece for document in joined for piece in document.split(unit))
+        yield from _grouped(pieces, self.by, unit, report)
 
-    def _of_all(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
-        for path in self.paths:
-            is_empty, before = True, report.counts.total()
-            for document in self._of_file(path, self.chosen, unit, report):
-                is_empty = False
-                yield document
-            if is_empty and report.counts.total() == before:
-                problem = f"{path} has no documents: it is empty. Expected text."
-                report.leave_out("files", FileFormatError(problem))
+    def _of_path(self, path: Path, unit: Unit, report: ReadLog) -> Iterator[Document]:
+        is_empty, before = True, report.counts.total()
+        for document in self._of_file(path, self.chosen, unit, report):
+            is_empty = False
+            yield document
+        if is_empty and report.counts.total() == before:
+            problem = f"{path} has no documents: it is empty. Expected text."
+            report.leave_out("files", FileFormatError(problem))
 
     def _of_file(
         self, path: Path, chosen: type[Reader] | None, unit: Unit, report: ReadLog
     ) -> Iterator[Document]:
         reader = (chosen or reader_for(path, self.readers))()
-        options = ReadOptions(unit, self.layout, self.text_key)
-        documents = _guarded(reader, path, options, report)
-        if reader.cuts:
-            return documents
-        return (piece for document in documents for piece in document.split(unit))
+        key = self.by if isinstance(self.by, str) and self.by != EACH else None
+        documents = _guarded(
+            reader, path, ReadOptions(unit, self.layout, self.text_key, key), report
+        )
+        pieces = (
+            documents
+            if reader.cuts
+            else (piece for document in documents for piece in document.split(unit))
+        )
+        is_plain = isinstance(reader, PlainReader) and self.layout != "file"
+        if self.by is not None or not (reader.cuts or is_plain):
+            return pieces
+        if unit != "document" and (reader.cuts or self.layout == "auto"):
+            said = f"blocks of {BLOCKS[unit]} {unit}s are taken as independent"
+            said += ": the file marks no documents"
+            return _blocks(pieces, BLOCKS[unit], said, report, keep_marked=reader.cuts)
+        if is_plain:
+            said = f"{self.layout}s are taken as independent (layout={self.layout!r})"
+            report.independence[NO_MARKS if self.layout == "auto" else said] = None
+        return pieces
+
+
+def _grouped(
+    pieces: Iterator[Document], by: DocumentRule | None, unit: Unit, report: ReadLog
+) -> Iterator[Document]:
+    """Yield the units of one file as parts of the documents that the rule gives."""
+    if by is None:
+        yield from pieces
+    elif isinstance(by, int):
+        said = f"blocks of {by} {unit}s are taken as independent (documents={by})"
+        yield from _blocks(pieces, by, said, report)
+    elif by == EACH:
+        report.independence[f"{unit}s are taken as independent (documents={EACH!r})"] = None
+        yield from (piece.within(None) for piece in pieces)
+    else:
+        rule = f"the rule {getattr(by, '__name__', 'given')!r}" if callable(by) else repr(by)
+        report.independence[f"{unit}s with the same value of {rule} are one document"] = None
+        for piece in pieces:
+            name = _named_by(by, piece) if callable(by) else piece.meta.get(by)
+            if not isinstance(name, str):
+                known = ", ".join(piece.meta) or "none"
+                raise InputError(
+                    f"documents: {rule} is {name!r} for {piece.id!r}, not a text. Its metadata: "
+                    f"{known}."
+                )
+            yield piece.within(name)
+
+
+def _named_by(rule: Callable[[Document], str], piece: Document) -> str:
+    try:
+        return rule(piece)
+    except Exception as error:
+        raise InputError(
+            f"documents: the function failed for {piece.id!r} ({type(error).__name__}: {error}). "
+            "It gets a headscope.Document and returns the name of the document it belongs to."
+        ) from error
+
+
+def _blocks(
+    pieces: Iterator[Document], size: int, said: str, report: ReadLog, *, keep_marked: bool = False
+) -> Iterator[Document]:
+    """Yield units as parts of blocks of consecutive ones, except units of marked documents."""
+    name, n = "", 0
+    for piece in pieces:
+        if keep_marked and piece.part_of is not None:
+            yield piece
+            continue
+        report.independence[said] = None
+        name = name if n % size else f"block of {piece.id}"
+        n += 1
+        yield piece.within(name)
 
 
 @dataclass(frozen=True)
@@ -331,6 +418,7 @@ class ItemSource:
 
     items: Iterable[object] | Callable[[], Iterable[object]]
     text_key: str
+    by: DocumentRule | None = None
 
     @property
     def name(self) -> str:
@@ -345,8 +433,9 @@ class ItemSource:
     def documents(self, unit: Unit, report: ReadLog) -> Iterator[Document]:
         """Yield the documents from the first item on."""
         items = self.items() if callable(self.items) else self.items
-        for document in item_documents(items, self.name, report, self.text_key):
-            yield from document.split(unit)
+        documents = item_documents(items, self.name, report, self.text_key)
+        pieces = (piece for document in documents for piece in document.split(unit))
+        yield from _grouped(pieces, self.by, unit, report)
 
 
 def _guarded(

@@ -38,6 +38,9 @@ LINES_FROM = 100_000
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+NO_MARKS = "the file marks no documents: each of its texts is taken as independent"
+
+
 @dataclass(slots=True)
 class ReadLog:
     """Log of items that one pass over a corpus left out."""
@@ -47,6 +50,8 @@ class ReadLog:
     """Number of sentences, documents, mentions … that were left out."""
     messages: list[str] = field(default_factory=list)
     """First error messages."""
+    independence: dict[str, None] = field(default_factory=dict)
+    """Sentences on what is taken as independent; empty if files mark their documents."""
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "skip"):
@@ -155,6 +160,8 @@ class ReadOptions:
     """Unit of a document in plain text."""
     text_key: str = "text"
     """Name of the text in records."""
+    document_key: str | None = None
+    """Comment whose value names a sentence's document, in formats with comments."""
 
 
 class Reader(ABC):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from headscope.errors import InputError
 from headscope.text.document import LABELS, NO_PARENT, Document, Span, Unit
 from headscope.text.readers.brackets import Bracket, mentions_from_brackets
-from headscope.text.readers.reader import ReadLog, broken, stem_of
+from headscope.text.readers.reader import NO_MARKS, ReadLog, broken, stem_of
 
 
 @dataclass(slots=True)
@@ -49,6 +49,8 @@ class Sentence:
     paragraph: str = ""
     meta: dict[str, str] = field(default_factory=dict)
     """Facts about the document that it opens."""
+    comments: dict[str, str] = field(default_factory=dict)
+    """Comments that have no meaning here."""
 
 
 def assemble(
@@ -69,6 +71,8 @@ def assemble(
     def finish() -> Iterator[Document]:
         if batch:
             part_of = parent if parent and unit != "document" else None
+            if unit == "document" and not parent:
+                report.independence[NO_MARKS] = None
             yield _join(batch, batch_id, part_of, meta, name, report)
             batch.clear()
 

@@ -1,0 +1,371 @@
+"""Contrast pairs with their templates: `headscope.pairs`, and JSON lines of pairs.
+
+Two texts of a pair differ in a few words that decide the prediction. Pairs of one template share
+the sentence, so templates are the clusters of an interval. Templates of other texts are found by
+their words: copies of one another but for a few words. Effects in “When Mary and John went to the
+store …” with other names filled in say something about these names. A claim about the construction
+needs several sentences of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from headscope.arguments import expect, whole_number
+from headscope.atomic import atomic_path
+from headscope.errors import FileFormatError, InputError, UnknownName
+
+PairAnswer = str | int | None
+FIELDS = ("text", "contrast", "target", "foil", "template")
+
+
+@dataclass(frozen=True)
+class Pairs(Sequence[tuple[str, str]]):
+    """Pairs of texts, each with its target, foil and template.
+
+    A sequence of pairs of texts: `headscope.wires` and `headscope.patch` take the other fields
+    from it, unless they are given.
+
+    Attributes:
+        texts: the pairs.
+        targets: answer of each first text; None for its top prediction.
+        foils: answer of each second text.
+        templates: label of each pair's template.
+        name: name of the task or file.
+    """
+
+    texts: tuple[tuple[str, str], ...]
+    targets: tuple[PairAnswer, ...]
+    foils: tuple[PairAnswer, ...]
+    templates: tuple[str, ...]
+    name: str = "pairs"
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, str]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Pairs: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[str, str] | Pairs:
+        if isinstance(index, slice):
+            targets, foils = self.targets[index], self.foils[index]
+            return Pairs(self.texts[index], targets, foils, self.templates[index], self.name)
+        return self.texts[index]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        n = len(set(self.templates))
+        return f"<Pairs {self.name!r}: {len(self)} in {n} template{'s' * (n != 1)}>"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write JSON lines with the fields text, contrast, target, foil and template."""
+        rows = zip(self.texts, self.targets, self.foils, self.templates, strict=True)
+        with atomic_path(path) as temporary:
+            lines = [
+                json.dumps(dict(zip(FIELDS, (*texts, *rest), strict=True)), ensure_ascii=False)
+                for texts, *rest in rows
+            ]
+            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_pairs(path: str | os.PathLike[str]) -> Pairs:
+    """Read JSON lines with `text`, `contrast` and, if known, `target`, `foil`, `template`.
+
+    Raises:
+        FileFormatError: a line is not such an object.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"There is no file {str(file)!r} of pairs.")
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise FileFormatError(f"{file}, line {number}: not JSON ({error}).") from error
+        both = [row.get(name) for name in FIELDS[:2]] if isinstance(row, dict) else [None]
+        if not all(isinstance(text, str) and text for text in both):
+            raise FileFormatError(
+                f"{file}, line {number}: expected an object with the texts 'text' and 'contrast', "
+                f"found {line[:80]!r}."
+            )
+        for name in ("target", "foil"):
+            if not isinstance(row.get(name), str | int | None):
+                raise FileFormatError(
+                    f"{file}, line {number}: {name!r} should be a token, not {row[name]!r}."
+                )
+        rows.append(row)
+    has_template = ["template" in row for row in rows]
+    if any(has_template) and not all(has_template):
+        missing = has_template.index(False)
+        raise FileFormatError(
+            f"{file}: pair {missing + 1} has no 'template', others have one. Give all or none."
+        )
+    texts = tuple((row["text"], row["contrast"]) for row in rows)
+    if all(has_template):
+        labels = tuple(str(row["template"]) for row in rows)
+    else:
+        labels = tuple(map(str, find_templates([first for first, _ in texts]).tolist()))
+    targets, foils = (tuple(row.get(name) for row in rows) for name in ("target", "foil"))
+    return Pairs(texts, targets, foils, labels, file.stem)
+
+
+MEN = ("John", "James", "Robert", "Michael", "David", "Richard", "Thomas", "Mark", "Paul", "George")
+WOMEN = ("Mary", "Anna", "Sarah", "Jane", "Emma", "Kate", "Laura", "Alice", "Helen", "Lisa")
+PLACES = ("store", "park", "school", "office", "station", "garden")
+THINGS = ("drink", "book", "ring", "ball", "letter", "gift")
+NOUNS = ("key", "dog", "girl", "boy", "king", "car", "teacher", "farmer", "doctor", "student")
+OTHERS = ("house", "garden", "tree", "road", "table", "door", "river", "wall")
+LIST = (
+    *("apple", "river", "stone", "cloud", "paper", "window", "bread", "horse", "chair", "music"),
+    *("forest", "silver", "candle", "bridge", "water", "market", "winter", "summer", "dinner"),
+)
+
+IOI = (
+    "When {a} and {b} went to the {p}, {s} gave a {t} to",
+    "Then {a} and {b} had a long talk at the {p}, and {s} gave a {t} to",
+    "After {a} and {b} left the {p}, {s} decided to give a {t} to",
+    "While {a} and {b} were working at the {p}, {s} handed a {t} to",
+    "Friends {a} and {b} found a {t} at the {p}, and {s} wanted to give it to",
+    "At the {p}, {a} and {b} were happy, and {s} sent a {t} to",
+    "Yesterday {a} and {b} met near the {p}. Later {s} brought a {t} for",
+    "The {p} was closed when {a} and {b} arrived, so {s} offered the {t} to",
+)
+AGREEMENT = (
+    "The {n} near the {o}",
+    "I think that the {n} behind the {o}",
+    "Everyone knows that the {n} in the old {o}",
+    "The {n} that we saw at the {o}",
+    "Yesterday we heard that the {n} from the {o}",
+    "Look, the {n} beside the small {o}",
+    "According to the report, the {n} with the new {o}",
+    "My father told me that the {n} next to the {o}",
+)
+PRONOUNS = (
+    "So {a} is a really great friend, isn't",
+    "We all like {a} very much because",
+    "Today {a} went to the {p} early, and then",
+    "I met {a} at the {p} this morning before",
+    "When {a} came home from the {p},",
+    "Everyone at the {p} knows {a}, and they say that",
+    "My friend {a} bought a {t} for the house, but later",
+    "After the long day at the {p}, {a} said that",
+)
+EVENTS = ("war", "siege", "voyage", "trial", "project", "strike", "tour", "campaign")
+GREATER = (
+    "The {e} lasted from the year {c}{y} to the year {c}",
+    "The {e} began in {c}{y} and ended in {c}",
+    "The {e} ran from {c}{y} until {c}",
+    "Historians date the {e} from {c}{y} to {c}",
+    "The {e}, which started in {c}{y}, was over by the year {c}",
+    "They started the {e} in {c}{y} and finished it in {c}",
+)
+CONTRASTS = ("giver", "both")
+
+
+def _ioi(
+    template: str, draw: np.random.Generator, names: Sequence[str], contrast: str
+) -> tuple[str, str, str, str]:
+    first, second = draw.choice(names, 2, replace=False)
+    fill = {"p": draw.choice(PLACES), "t": draw.choice(THINGS)}
+    swapped = {"a": second, "b": first} if contrast == "both" else {"a": first, "b": second}
+    text = template.format(a=first, b=second, s=second, **fill)
+    other = template.format(**swapped, s=first, **fill)
+    return text, other, f" {first}", f" {second}"
+
+
+def _agreement(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
+    noun, other = draw.choice(NOUNS), draw.choice(OTHERS)
+    forms = [noun, f"{noun}s"]
+    verbs = [(" is", " are"), (" was", " were"), (" has", " have")][draw.integers(3)]
+    order = [0, 1] if draw.integers(2) else [1, 0]
+    texts = [template.format(n=forms[i], o=other) for i in order]
+    return texts[0], texts[1], verbs[order[0]], verbs[order[1]]
+
+
+def _pronouns(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
+    fill = {"p": draw.choice(PLACES), "t": draw.choice(THINGS)}
+    people = [(draw.choice(MEN), " he"), (draw.choice(WOMEN), " she")]
+    (name, target), (other, foil) = people if draw.integers(2) else people[::-1]
+    return template.format(a=name, **fill), template.format(a=other, **fill), target, foil
+
+
+def _greater(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
+    fill = {"e": draw.choice(EVENTS), "c": draw.choice(("16", "17", "18"))}
+    tens, ones = int(draw.integers(5, 8)), int(draw.integers(2, 9))
+    text = template.format(y=f"{tens}{ones}", **fill)
+    return text, template.format(y=f"0{ones}", **fill), "8", "2"
+
+
+def _induction(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
+    n, at = (int(x) for x in template.split())
+    words = [str(word) for word in draw.choice(LIST, n, replace=False)]
+    swapped = list(words)
+    swapped[at], swapped[at + 2] = words[at + 2], words[at]
+    texts = [" ".join(["Words:", *some, words[at]]) for some in (words, swapped)]
+    return texts[0], texts[1], f" {words[at + 1]}", f" {words[at + 3]}"
+
+
+INDUCTION = tuple(f"{n} {at}" for n in (8, 9, 10, 11) for at in (1, 3))
+PairMaker = Callable[..., tuple[str, str, str, str]]
+TASKS: dict[str, tuple[tuple[str, ...], PairMaker]] = {
+    "ioi": (IOI, _ioi),
+    "agreement": (AGREEMENT, _agreement),
+    "pronouns": (PRONOUNS, _pronouns),
+    "greater-than": (GREATER, _greater),
+    "induction": (INDUCTION, _induction),
+}
+
+
+def pairs(
+    task: str | os.PathLike[str],
+    n: int = 64,
+    *,
+    names: Sequence[str] | None = None,
+    contrast: str = "giver",
+    seed: int = 0,
+) -> Pairs:
+    """Make contrast pairs of a known task, or read them from JSON lines.
+
+    `ioi`: the receiver of a gift (Wang et al. 2023). `agreement`: the number of a verb after a
+    phrase. `pronouns`: he or she after a name (Mathwin et al. 2023). `greater-than`: the decade in
+    which an event ends (Hanna et al. 2023), for tokenizers that split numbers into digits.
+    `induction`: the word that followed an earlier equal one (Olsson et al. 2022).
+
+    Args:
+        task: name of a task; or a file of JSON lines with `text`, `contrast` and, if known,
+            `target`, `foil` and `template`.
+        n: number of pairs, dealt evenly to templates.
+        names: names of people, for `ioi`. Texts align if all are equally long in tokens.
+        contrast: for `ioi`. `giver` changes who gives; `both` also exchanges the two names.
+        seed: seed of the words filled in.
+
+    Returns:
+        Pairs with targets, foils and templates.
+    """
+    expect("task", task, str | os.PathLike, "the name of a task or file")
+    if not isinstance(task, str) or task.endswith((".jsonl", ".ndjson")) or Path(task).is_file():
+        return read_pairs(task)
+    if task not in TASKS:
+        raise UnknownName.of("task", task, TASKS)
+    if contrast not in CONTRASTS:
+        raise UnknownName.of("contrast", contrast, CONTRASTS)
+    if (names is not None or contrast != "giver") and task != "ioi":
+        raise InputError(f"names and contrast are for 'ioi'; {task!r} has its own words.")
+    people = tuple(dict.fromkeys(MEN + WOMEN if names is None else names))
+    if len(people) < 2:
+        raise InputError(f"names={names!r} has fewer than two names. Give two or more.")
+    templates, make = TASKS[task]
+    draw = np.random.default_rng(seed)
+    count = whole_number("n", n)
+
+    def rows() -> Iterator[tuple[tuple[str, str, str, str], str]]:
+        seen: set[tuple[str, str]] = set()
+        for i in range(count):
+            template = templates[i % len(templates)]
+            for _ in range(100):
+                row = make(template, draw, people, contrast)
+                if row[:2] not in seen:
+                    break
+            seen.add(row[:2])
+            yield row, template
+
+    made = list(rows())
+    return Pairs(
+        tuple((row[0], row[1]) for row, _ in made),
+        tuple(row[2] for row, _ in made),
+        tuple(row[3] for row, _ in made),
+        tuple(template for _, template in made),
+        task if contrast == "giver" else f"{task} ({contrast})",
+    )
+
+
+MIN_SHARED = 0.6
+"""Least share of the longer text's words that near-copies have in common, in the same order. Of
+pairs of unrelated sentences of GUM with 8 words or more, fewer than 1 in 10,000 have half of them.
+With half, “The … the … because” would join 94 of 120 short sentences of WinoBias."""
+MAX_WORDS = 64
+"""Words of each text that are compared."""
+MIN_TEMPLATES = 5
+"""Fewer templates are not clusters of an interval."""
+
+
+def number_templates(texts: Sequence[str], labels: Sequence[object] | None = None) -> np.ndarray:
+    """`text`: return the number of each text's template: of its label if given, else as found.
+
+    Raises:
+        InputError: there is not one label for each text.
+    """
+    if labels is None:
+        return find_templates(texts)
+    if isinstance(labels, str) or len(labels) != len(texts):
+        raise InputError(f"templates={labels!r:.60} needs a label for each of {len(texts)} texts.")
+    return _numbered(labels)
+
+
+def describe_templates(numbers: np.ndarray) -> str:
+    """Return in words what an interval over texts of these templates (`text`) speaks of."""
+    n_texts, n = len(numbers), len(set(numbers.tolist()))
+    if n == 1:
+        return (
+            "one template: the interval speaks of these names in this sentence, not of the "
+            "construction"
+        )
+    if n == n_texts:
+        few = "" if n >= MIN_TEMPLATES else ", which are few: effects are taken as about normal"
+        return f"{n} templates of one text each: the interval is over templates{few}"
+    if n >= MIN_TEMPLATES:
+        return f"{n_texts} texts of {n} templates: the interval is over templates"
+    return (
+        f"{n_texts} texts of {n} templates, fewer than {MIN_TEMPLATES}: the interval speaks of "
+        "these names in these sentences, not of the construction"
+    )
+
+
+def _numbered(labels: Sequence[object]) -> np.ndarray:
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    return np.array([numbers[label] for label in labels], dtype=np.int64)
+
+
+def find_templates(texts: Sequence[str]) -> np.ndarray:
+    """`text`: return the number of each text's template, from 0.
+
+    Texts are near-copies if at least six tenths of the words of the longer one are also in the
+    other, in the same order (`difflib`): names, places and things may differ. Near-copies of
+    near-copies are of one template.
+    """
+    words = [tuple(re.findall(r"\w+", text.lower())[:MAX_WORDS]) for text in texts]
+    distinct = list(dict.fromkeys(words))
+    counts = [Counter(sequence) for sequence in distinct]
+    first = list(range(len(distinct)))  # the first near-copy of each
+    for later in range(len(distinct)):
+        for earlier in range(later):
+            if first[earlier] == first[later]:
+                continue
+            least = MIN_SHARED * max(len(distinct[earlier]), len(distinct[later]), 1)
+            common = (counts[earlier] & counts[later]).total()  # at least as many as in order
+            if common >= least and _shared(distinct[earlier], distinct[later]) >= least:
+                merged, kept = sorted((first[earlier], first[later]), reverse=True)
+                first = [kept if number == merged else number for number in first]
+    by_words = dict(zip(distinct, first, strict=True))
+    return _numbered([by_words[sequence] for sequence in words])
+
+
+def _shared(left: tuple[str, ...], right: tuple[str, ...]) -> int:
+    """Return how many words two texts have in common, in the same order."""
+    matcher = SequenceMatcher(None, left, right, autojunk=False)
+    return sum(block.size for block in matcher.get_matching_blocks())
