@@ -191,8 +191,9 @@ def growth(lines: list[str]) -> str:
         "Beside it:\n",
     ]
     for name, of in ratios.items():
-        said = f"- {name}: {of[first]:.2f} forwards at {first}, {of[last]:.2f} at {last}"
-        is_faster = of[last] > FASTER * of[first]
+        longest = list(of)[-1]
+        said = f"- {name}: {of[first]:.2f} forwards at {first}, {of[longest]:.2f} at {longest}"
+        is_faster = of[longest] > FASTER * of[first]
         why = f"faster than the forward: {WHY[name]}" if is_faster else "no faster than the forward"
         told.append(f"{said}; it grows {why}.")
     picture = FIGURE.relative_to("docs")

@@ -26,6 +26,8 @@ TARGET = ROOT / ".docs"
 LIVE = TARGET / "live"
 """Where the blocks of the gallery are run: what they save is shown."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NEEDS = re.compile(r"<!-- needs:[^\n]*-->\n```python\n.*?```\n", re.DOTALL)
+"""Blocks that need files which the page does not make."""
 CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"(?<![\\$\w])\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\w)")
@@ -67,7 +69,8 @@ def with_formulas(text: str) -> str:
 def run_gallery() -> None:
     """Run the blocks of the gallery as a reader would, one after the other."""
     LIVE.mkdir()
-    blocks = BLOCK.findall((SOURCE / "gallery.md").read_text(encoding="utf-8"))
+    text = NEEDS.sub("", (SOURCE / "gallery.md").read_text(encoding="utf-8"))
+    blocks = BLOCK.findall(text)
     script = "\n".join(blocks)
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MPLBACKEND": "agg"}
     subprocess.run([sys.executable, "-c", script], cwd=LIVE, check=True, env=settings)

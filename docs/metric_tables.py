@@ -26,6 +26,7 @@ FAMILIES = {
     "surface": lambda metric: (
         (not metric.paper.startswith("Vig & Belinkov") and metric.is_default)
         or metric.name in ("js", "importance", "removal_estimate", "loss", "head_samples")
+        or metric.name == "retrieval"
     ),
     "classifiers": lambda metric: metric.name.startswith(("dep_acc", "dep_off", "coref", "bias")),
 }

@@ -126,7 +126,7 @@ def lab(browser: Browser, folder: Path) -> None:
         keep(f"{text}&head=L24H4&word=13&color=effect&against=John")
         keep(f"{text}&head=L23H3&word=13&color=effect&against=John")
         page.keyboard.press("o")
-        page.wait_for_selector(".effect:not(.busy) .key.after", timeout=120_000)
+        page.locator(".ghost", has_text="→").wait_for(timeout=120_000)
         keep()
     server.should_exit = True
     thread.join()

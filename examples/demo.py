@@ -33,13 +33,14 @@ body { display: flex; flex-direction: column; font: 13px/1.4 Inter, Helvetica, A
   background: var(--ground); }
 nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; align-items: baseline;
   padding: .45rem 1rem; border-bottom: 1px solid var(--line); }
-nav b { margin-right: auto; color: var(--quiet); font-weight: normal; }
+h1 { margin: 0 auto 0 0; color: var(--quiet); font: inherit; }
 a { color: var(--link); }
 @media (max-width: 900px) {
   nav { padding: .4rem .8rem; }
-  nav b { display: none; }
+  h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; }
 }
-iframe { flex: 1; width: 100%; min-height: 0; border: 0; }
+main { flex: 1; min-height: 0; }
+iframe { width: 100%; height: 100%; border: 0; }
 """
 
 
@@ -63,11 +64,11 @@ def make_demo_page(stories: Mapping[str, str], report: str) -> str:
 </head>
 <body>
 <nav aria-label="Pages">
-<b>Attention of each head in a text, over a corpus, and its effect</b>
+<h1>Attention of each head in a text, over a corpus, and its effect</h1>
 {links}
 <a href="{html.escape(report)}">The report</a>
 </nav>
-<iframe name="story" title="{title}" src="{first}"></iframe>
+<main><iframe name="story" title="{title}" src="{first}"></iframe></main>
 </body>
 </html>
 """
@@ -126,7 +127,8 @@ JOBS = (
             ),
             (
                 "No: with each head ablated in turn, this one does most for “Mary” over “John”, "
-                "and it reads “John”. Without the other, “Mary” even gains.",
+                "and it reads “John”. That holds over twelve sentences. What the other head does "
+                "changes its sign from one sentence to the next.",
                 {
                     "layer": 23,
                     "head": 3,

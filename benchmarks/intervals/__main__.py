@@ -11,9 +11,8 @@ import numpy as np
 
 from benchmarks.rows import record
 from headscope.statistics.differences import paired, permutation_test
-from headscope.statistics.intervals import interval, p_above
+from headscope.statistics.intervals import benjamini_hochberg, interval, p_above
 from headscope.statistics.jackknife import Jackknife, ratio_jackknife
-from headscope.statistics.multiple_testing import benjamini_hochberg
 
 PARTS, LAYERS, HEADS, VARIABLES = 64, 30, 9, 40
 GROUPED = 4

@@ -75,6 +75,22 @@ class Attention:
     request."""
     gradients: Tensor | None = None
     """`batch head query key`: ∂L/∂a of each document's loss; only after a backward pass."""
+    rows: slice | None = None
+    """Queries of these weights, if they come in blocks of rows; None for all. In a causal block
+    the keys end with the last of these queries."""
+    n_rows: int = 0
+    """Number of queries in all blocks; 0 for a whole layer."""
+    are_scores: bool = False
+    """True if `weights` holds q·k. The reader then replaces it by softmax(scale · q·k)."""
+    scale: float = 1.0
+    """Factor on q·k; only with `are_scores`."""
+    n_visible: Tensor | None = None
+    """`batch`: keys before the padding; None without padding. Only with `are_scores`."""
+
+    @property
+    def is_last(self) -> bool:
+        """True for a whole layer, and for its last block of rows."""
+        return self.rows is None or self.rows.stop == self.n_rows
 
     def in_float32(self) -> Attention:
         """Return float16 and bfloat16 weights as float32: sums of distances overflow."""

@@ -107,6 +107,18 @@ class Sequences:
     """Token ids; None if unknown."""
     classes: np.ndarray | None = None
     """`document token class`: membership in each of `Axes.key_classes`."""
+    left_out: np.ndarray | None = None
+    """Number of the token's word that has too many tokens, -1 for none; None without such words.
+    Such tokens are not in `mask`, and attention to and from them is 0."""
+
+    context: np.ndarray | None = None
+    """True for tokens that are read but not counted as queries, because another window counts
+    them; None without windows."""
+
+    @property
+    def asking(self) -> np.ndarray:
+        """`document token`: true for tokens that count as queries."""
+        return self.mask if self.context is None else self.mask & ~self.context
 
     @classmethod
     def plain(cls, mask: np.ndarray, special: np.ndarray | None = None) -> Sequences:
@@ -156,6 +168,12 @@ class Batch:
         if name not in self.derived:
             self.derived[name] = make()
         return cast("T", self.derived[name])
+
+    @property
+    def n_left_out(self) -> int:
+        """Number of words left out for too many tokens, in the first stack."""
+        words = next(iter(self.stacks.values())).left_out
+        return 0 if words is None else sum(len(np.unique(row[row >= 0])) for row in words)
 
     def query_sequences(self, block: str) -> Sequences:
         """Return the tokens that attend in a block."""

@@ -19,13 +19,15 @@ def test_an_answer_is_held_against_another(open_page: Any) -> None:
     assert "L0 H1" in first
     assert f"−{abs(log_odds):.2f}" in first
     said = opened.page.locator(".effect").inner_text()
-    assert "Heads behind “things” over “.”" in said
-    assert "log-odds of “things” over “.”" in said
+    assert "Heads behind things" in said
+    assert "log-odds without the head" in said
     assert "against=." in opened.page.evaluate("location.hash")
 
 
 def test_a_link_names_the_other_answer(open_page: Any) -> None:
     opened = open_page(golden_trace(), fragment="head=L0H1&word=2&tab=effect&against=.")
-    assert "over “.”" in opened.page.locator(".effect").inner_text()
+    assert opened.page.get_by_label("over").input_value() == "."
+    assert "log-odds" in opened.page.locator(".effect .what").inner_text()
     unknown = open_page(golden_trace(), fragment="head=L0H1&word=2&tab=effect&against=nobody")
-    assert "over “" not in unknown.page.locator(".effect h2").last.inner_text()
+    assert unknown.page.get_by_label("over").input_value() == ""
+    assert "points of probability" in unknown.page.locator(".effect .what").inner_text()

@@ -126,8 +126,7 @@ def test_lab(chromium: Any, lab: tuple[str, Path]) -> None:
 
     cells = page.locator(".jp-Notebook .jp-CodeCell").count()
     page.keyboard.press("c")  # Lab's own "c" would copy a cell
-    effect = first.get_by_role("button", name="effect", exact=True)
-    assert effect.get_attribute("aria-pressed") == "true"
+    assert first.get_by_label("Color heads by").input_value() == "effect"
     page.keyboard.press("d")
     page.keyboard.press("d")  # Lab's own would delete it
     assert page.locator(".jp-Notebook .jp-CodeCell").count() == cells

@@ -97,15 +97,15 @@ def test_a_head_has_both_names_where_corpus_and_text_differ(
     assert here != "previous_token"
     shown = open_page(html=page_of(payload, trace))
     cell = shown.page.locator("[data-head=L1H1]")
-    assert "previous token over the corpus; here: " in cell.get_attribute("aria-label")
-    assert "previous token over the corpus; here: " in shown.title
+    assert " in this text, previous token over the corpus" in cell.get_attribute("aria-label")
+    assert " in this text, previous token over the corpus" in shown.title
     assert shown.page.locator(".badge").inner_text().startswith("←")
     shown.page.get_by_role("tab", name="Evidence").click()
     link = shown.page.get_by_role("link", name="All of it in the report")
     assert link.get_attribute("href") == "report.html#synthetic/L1H1"
     legend = shown.page.locator(".legend")
     assert "previous token 1" in " ".join(legend.inner_text().split())
-    legend.get_by_role("button", name="named over a corpus").click()
+    legend.get_by_role("button", name="in this text").click()
     assert "previous token" not in legend.inner_text()
     assert shown.fragment["named"] == "text"
     assert not shown.page.locator(".badge").inner_text().startswith("←")
@@ -133,7 +133,7 @@ def test_a_comparison_opens_on_a_word(
     open_page: Callable[..., Any], make_trace: Callable[..., Any]
 ) -> None:
     shown = open_page(make_trace(12), make_trace(12, seed=1))
-    pinned = shown.page.locator(".words.query .word.pin").first
+    pinned = shown.page.locator(".stage .tok.pin").first
     assert pinned.inner_text() not in ("[CLS]", "[SEP]")
 
 

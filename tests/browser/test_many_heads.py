@@ -1,4 +1,4 @@
-"""Several heads at once, heads in order, two inputs subtracted, words and heads found by name."""
+"""Several heads at once, heads in order, two inputs compared, words and heads found by name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,28 @@ import numpy as np
 import pytest
 
 
+def test_heads_are_drawn_over_one_another(
+    open_page: Callable[..., Any], make_trace: Callable[..., Any]
+) -> None:
+    trace = make_trace(10, causal=True)
+    shown = open_page(trace, fragment="head=L1H1&word=9")
+    shown.page.locator("[data-head=L2H3]").click(modifiers=["Shift"])
+    shown.page.get_by_role("button", name="+ head").click()
+    shown.page.locator("[data-head=L3H0]").click()
+    assert shown.fragment["with"] == "L2H3,L3H0"
+    assert shown.page.locator(".cell.kept").count() == 3
+    rows = trace.main.attention.values[[1, 2, 3], [1, 3, 0], 9]
+    for row, letter in zip(rows, "abc", strict=True):
+        best = trace.tokens[int(row.argmax())]
+        assert f"{letter} reads {best} {row.max():.2f}" in shown.title
+    key = int(rows.sum(0).argmax())
+    parts = " + ".join(f"{weight:.2f}" for weight in rows[:, key] if weight >= 0.02)
+    assert parts in shown.token("key", key).inner_text()
+    assert shown.token("key", key).locator(".stack i").count() == parts.count("+") + 1
+    shown.page.get_by_role("button", name="b L2 H3 ×").click()
+    assert shown.fragment["with"] == "L3H0"
+
+
 def test_kept_heads_are_averaged(
     open_page: Callable[..., Any], make_trace: Callable[..., Any]
 ) -> None:
@@ -16,6 +38,7 @@ def test_kept_heads_are_averaged(
     shown = open_page(trace, fragment="head=L1H1&word=9")
     shown.page.locator("[data-head=L2H3]").click(modifiers=["Control"])
     assert shown.fragment["with"] == "L2H3"
+    shown.page.get_by_role("button", name="mean").click()
     assert "mean over L1 H1, L2 H3" in shown.title
     weights = trace.main.attention.values[[1, 2], [1, 3], 9].mean(axis=0)
     strongest = int(weights.argmax())
@@ -31,7 +54,7 @@ def test_heads_stand_in_order_of_what_they_are_colored_by(
 ) -> None:
     trace = make_trace(10, causal=True)
     shown = open_page(trace, fragment="head=L1H1&color=spread")
-    shown.page.get_by_role("button", name="Sort by spread").click()
+    shown.page.get_by_role("button", name="largest first").click()
     weights = trace.main.attention.values
     logs = np.log(np.where(weights > 0, weights, 1))
     entropy = -(weights * logs).sum(axis=-1).mean(axis=-1)
@@ -40,6 +63,8 @@ def test_heads_stand_in_order_of_what_they_are_colored_by(
     script = "cells => cells.map(cell => cell.dataset.head)"
     cells = shown.page.locator("[role=gridcell]").evaluate_all(script)
     assert cells == expected
+    names = shown.page.locator("[role=gridcell] .named b").all_inner_texts()
+    assert names == [name.replace("H", " H") for name in expected], "names are kept"
     shown.page.locator(f"[data-head={expected[0]}]").click()
     shown.page.keyboard.press("ArrowRight")
     assert shown.fragment["head"] == expected[1]
@@ -64,11 +89,46 @@ def test_two_inputs_are_subtracted(
     )
 
 
+def test_heads_are_ranked_by_their_difference(
+    open_page: Callable[..., Any], make_trace: Callable[..., Any]
+) -> None:
+    a, b = make_trace(6, causal=True), make_trace(6, causal=True, seed=1)
+    shown = open_page(a, b, fragment="head=L1H1&word=5")
+    rows = [trace.main.attention.values[:, :, 5] for trace in (a, b)]
+    apart = np.abs(rows[0] - rows[1]).sum(-1) / 2
+    order = [f"L{i // 4} H{i % 4}" for i in np.argsort(-apart, axis=None)]
+    ranking = shown.page.locator(".ranking").first
+    listed = ranking.locator(".rank span:nth-child(2)").all_inner_texts()
+    assert listed[:6] == order[:6]
+    assert f"{apart.max():.2f}" in ranking.locator(".rank").first.inner_text()
+    assert f"differs by {apart.max():.2f}" in shown.page.locator(".legend").inner_text()
+    wings = shown.page.locator(".butterfly tbody tr")
+    assert wings.count() == 6
+    strongest = int(rows[0][1, 1].argmax())
+    assert f"{rows[0][1, 1].max():.2f}" in wings.nth(strongest).inner_text()
+
+
+def test_a_tile_is_magnified_on_hover_and_focus(
+    open_page: Callable[..., Any], make_trace: Callable[..., Any]
+) -> None:
+    trace = make_trace(10, causal=True)
+    shown = open_page(trace, fragment="head=L1H1&word=9")
+    row = trace.main.attention.values[2, 3, 9]
+    best = f"{trace.tokens[int(row.argmax())]} {row.max():.2f}"
+    card = shown.page.locator(".magnifier")
+    shown.page.locator("[data-head=L2H3]").hover()
+    assert "L2 H3" in card.inner_text()
+    assert best in card.inner_text()
+    shown.page.mouse.move(5, 5)
+    assert card.count() == 0
+
+
 def test_words_and_heads_are_found_by_name(
     open_page: Callable[..., Any], make_trace: Callable[..., Any]
 ) -> None:
     shown = open_page(make_trace(10, causal=True), fragment="head=L1H1&word=2")
     shown.page.keyboard.press("/")
+    assert shown.page.locator(".pop.find button").count() > 3, "offers before anything is typed"
     shown.page.keyboard.type("l3 h2")
     shown.page.keyboard.press("Enter")
     assert shown.fragment["head"] == "L3H2"

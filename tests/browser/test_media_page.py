@@ -17,7 +17,7 @@ def llava_page(open_page: Callable[..., Opened]) -> Opened:
 
 
 def painted(opened: Opened, selector: str) -> list[int]:
-    """The color in the middle of a canvas."""
+    """The color in the middle of the right half of a canvas: the picture that answers."""
     return opened.page.evaluate(
         """(selector) => {
           const find = (root) => root.querySelector(selector)
@@ -25,7 +25,7 @@ def painted(opened: Opened, selector: str) -> list[int]:
               .find(Boolean);
           const canvas = find(document);
           const context = canvas.getContext("2d");
-          return [...context.getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data];
+          return [...context.getImageData(canvas.width * 0.75, canvas.height / 2, 1, 1).data];
         }""",
         selector,
     )

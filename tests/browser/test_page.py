@@ -148,8 +148,9 @@ def test_a_thumbnail_says_what_it_is_and_opens(open_page: Any, trace: Any) -> No
     opened = open_page(trace)
     cell = opened.page.get_by_role("gridcell", name="L1 H2")
     cell.hover()
-    assert "L1 H2" in opened.tooltip
-    assert "words" in opened.tooltip
+    said = opened.page.locator(".magnifier").inner_text()
+    assert "L1 H2" in said
+    assert "words" in said
     cell.click()
     assert opened.fragment["head"] == "L1H2"
     assert cell.get_attribute("aria-selected") == "true"
@@ -170,7 +171,7 @@ def test_roles_have_a_name_a_sign_and_a_filter(open_page: Any) -> None:
     opened = open_page(roles_trace(), fragment="head=L0H0")
     legend = opened.page.locator(".legend")
     assert "previous token 1" in " ".join(legend.inner_text().split())
-    assert "named on this text" in legend.inner_text()
+    assert "roles in this text" in legend.inner_text()
     assert "reads the token before" in opened.title
     assert "←" in opened.page.locator(".badge").inner_text()
     opened.page.get_by_role("button", name="current token").click()
@@ -180,7 +181,7 @@ def test_roles_have_a_name_a_sign_and_a_filter(open_page: Any) -> None:
     assert opened.page.locator(".cell.dim").count() == 0
     opened.page.get_by_role("gridcell", name="L1 H0").click()
     assert "attention sink" in opened.title
-    opened.page.get_by_role("button", name="distance").click()
+    opened.page.get_by_label("Color heads by").select_option("distance")
     assert "tokens" in opened.page.locator(".legend.scale").inner_text()
 
 
@@ -298,12 +299,14 @@ def test_theme_can_be_set(open_page: Any, trace: Any) -> None:
 def test_two_traces_stand_side_by_side(open_page: Any, make_trace: Any) -> None:
     first, second = make_trace(seed=1), make_trace(seed=2)
     opened = open_page(first, second, fragment="head=L0H0&word=3")
-    assert opened.page.locator(".panel").count() == 2
+    assert opened.page.locator(".stage .flow").count() == 2
+    tops = [line.bounding_box()["y"] for line in opened.page.locator(".stage .toks").all()]
+    assert tops[0] < tops[1], "A stands over B"
     for letter, trace in (("A", first), ("B", second)):
         assert f"{letter}" in opened.caption
         assert f"{trace.attention.values[0, 0, 3].max():.2f}" in opened.caption
     narrow = open_page(first, second, fragment="head=L0H0&word=3", size=(1024, 768))
-    assert narrow.page.locator(".panel").count() == 1
+    assert narrow.page.locator(".stage .flow").count() == 1
     narrow.page.get_by_role("button", name="B", exact=True).click()
     assert f"{second.attention.values[0, 0, 3].max():.2f}" in narrow.caption
 

@@ -37,7 +37,7 @@ def lab(chromium: Any, tiny_bert: Model, tiny_llama: Model) -> Iterator[Any]:
 
 def read(page: Any, *texts: str) -> None:
     """Let the model read one text, or compare two."""
-    page.get_by_role("button", name="Text and examples").click()
+    page.get_by_role("button", name="Models and pairs").click()
     if len(texts) == 2:
         page.get_by_role("button", name="Compare two").click()
     for index, text in enumerate(texts):
@@ -87,13 +87,12 @@ def test_a_new_text_frees_the_old_one(lab: Any) -> None:
 
 
 def test_edits_change_the_prediction_and_are_undone(lab: Any) -> None:
-    lab.locator(".stage .tok").last.click()
+    assert lab.locator(".stage .tok").last.get_attribute("aria-pressed") == "true"
     lab.get_by_role("gridcell", name="L1 H1").click()
-    answers = lab.locator(".answers")
-    before = answers.inner_text()
+    answer = lab.locator(".ghost")
+    before = answer.inner_text()
     lab.get_by_role("button", name="Switch L1 H1 off").click()
-    lab.locator(".pred", has_text="edited").wait_for()
-    assert "→" in answers.inner_text()
+    lab.locator(".ghost", has_text="→").wait_for()
     assert lab.locator(".cell .off").count() == 1
     assert "Switched off" in lab.locator(".title").inner_text()
     assert "off=L1H1" in lab.url
@@ -104,9 +103,33 @@ def test_edits_change_the_prediction_and_are_undone(lab: Any) -> None:
     lab.keyboard.press("Control+z")
     assert lab.locator(".chip").count() == 1
     lab.get_by_role("button", name="Remove L1 H1 off").click()
-    lab.locator(".pred", has_text="edited").wait_for(state="detached")
+    lab.locator(".ghost", has_text="→").wait_for(state="detached")
     assert lab.locator(".chip").count() == 0
-    assert answers.inner_text() == before
+    assert answer.inner_text() == before
+
+
+def test_the_sentence_is_typed_where_it_stands(lab: Any) -> None:
+    lab.get_by_role("button", name="Type in the sentence").click()
+    field = lab.get_by_label("The sentence")
+    assert field.input_value() == "the cat sat on the mat"
+    field.fill("the dog sat on")
+    field.press("Enter")
+    arrived(lab, "text=the%20dog%20sat%20on")
+    assert "dog" in "".join(lab.locator(".stage .tok").all_inner_texts())
+    lab.get_by_role("button", name="Type in the sentence").click()
+    lab.get_by_label("The sentence").press("Escape")
+    assert lab.locator(".stage .tok").count() > 0
+
+
+def test_heads_are_switched_off_together_and_what_changed_is_colored(lab: Any) -> None:
+    lab.get_by_role("gridcell", name="L0 H1").click()
+    lab.get_by_role("gridcell", name="L0 H0").click(modifiers=["Shift"])
+    lab.get_by_role("button", name="Switch them off together").click()
+    lab.locator(".ghost", has_text="→").wait_for()
+    assert lab.locator(".cell .off").count() == 2
+    lab.get_by_label("Color heads by").select_option("difference")
+    assert "differs by" in lab.locator(".legend").inner_text()
+    assert "differently" in lab.locator(".effect").inner_text()
 
 
 def test_a_weight_that_was_set_stays_in_hand(lab: Any) -> None:
@@ -128,8 +151,8 @@ def test_heads_are_measured_and_ranked(lab: Any) -> None:
     name = first.locator("span").nth(1).inner_text()
     first.click()
     assert name in lab.locator(".badge").inner_text()
-    lab.get_by_role("button", name="effect", exact=True).click()
-    assert "falls or rises by without the head" in lab.locator(".legend").inner_text()
+    lab.get_by_label("Color heads by").select_option("effect")
+    assert "without the head" in lab.locator(".legend").inner_text()
 
 
 def test_why_it_looked_there(lab: Any) -> None:
@@ -160,7 +183,7 @@ def test_a_refusal_is_read_on_the_page(lab: Any) -> None:
 
 
 def test_what_a_model_cannot_do_is_not_offered(lab: Any) -> None:
-    lab.get_by_role("button", name="Text and examples").click()
+    lab.get_by_role("button", name="Models and pairs").click()
     assert not lab.get_by_label("with a second sentence").is_visible()
     assert lab.get_by_label("write on by").is_visible()
     lab.get_by_label("Model", exact=True).select_option("bert")

@@ -17,11 +17,12 @@ LIVE = """async ([module, header, buffers]) => {
     buffers: buffers.map((text) => new DataView(bytes(text).buffer)) };
   const heard = [];
   window.heard = heard;
+  window.values = values;
   const model = {
     get: (name) => values[name],
     set: (name, value) => { values[name] = value; },
     save_changes() {},
-    send() {},
+    send(content) { window.sent = content; },
     on: (name, listener) => heard.push([name, listener]),
     off: (name, listener) => {
       const at = heard.findIndex((one) => one[0] === name && one[1] === listener);
@@ -43,10 +44,41 @@ def test_a_closed_widget_lets_go_of_everything(chromium: Any, trace: Trace) -> N
     context = chromium.new_context()
     page = context.new_page()
     page.evaluate(LIVE, [script, json.dumps(payload.header), buffers])
-    assert page.evaluate("heard.map(([name]) => name).sort()") == ["change:selection", "msg:custom"]
+    assert page.evaluate("heard.map(([name]) => name).sort()") == [
+        "change:header",
+        "change:selection",
+        "msg:custom",
+    ]
     assert page.locator(".page").is_visible()
     page.evaluate("cleanUp(); delete window.cleanUp; document.body.replaceChildren()")
     assert page.evaluate("heard.length") == 0
     collect_garbage(page)
     assert page.evaluate("explorer.deref() === undefined")
     context.close()
+
+
+def test_another_text_is_typed_and_arrives(chromium: Any, make_trace: Any) -> None:
+    first, other = (make_payload([make_trace(n, causal=True)]) for n in (8, 5))
+    script = base64.b64encode(static_file("widget.js").encode()).decode()
+    encode = [base64.b64encode(one).decode() for one in first.buffers]
+    page = chromium.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page.evaluate(LIVE, [script, json.dumps(first.header), encode])
+    page.get_by_role("button", name="Type in the sentence").click()
+    page.get_by_label("The sentence").fill("another text")
+    page.get_by_label("The sentence").press("Enter")
+    sent = page.evaluate("sent")
+    assert (sent["kind"], sent["text"]) == ("read", "another text")
+    page.evaluate(
+        """([header, buffers]) => {
+          const bytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+          Object.assign(values, { header, selection: "",
+            buffers: buffers.map((text) => new DataView(bytes(text).buffer)) });
+          for (const [name, listener] of heard) if (name === "change:header") listener();
+        }""",
+        [json.dumps(other.header), [base64.b64encode(one).decode() for one in other.buffers]],
+    )
+    page.wait_for_function(
+        "() => document.querySelector('body > div > div').shadowRoot"
+        ".querySelectorAll('.stage .tok').length === 5"
+    )
+    page.context.close()

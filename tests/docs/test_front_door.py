@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from studies.effects import FORMS, PAGE, effect_line, over_templates
 
 import headscope as hs
 from headscope.model.model import Model
@@ -34,6 +35,17 @@ def test_the_check_gives_the_intervals_of_the_table(smollm2: Model, layer: int, 
     here = check.sel(layer=layer, head=head)
     measured = [float(here), float(here["low"]), float(here["high"])]
     assert measured == pytest.approx(stated(f"L{layer} H{head}"), abs=0.02)
+
+
+@pytest.mark.packaged
+def test_twelve_sentences_give_the_intervals_of_the_table(smollm2: Model) -> None:
+    check = over_templates(smollm2)
+    assert check.attrs["templates"] == len(FORMS) == 12
+    assert effect_line(check) in PAGE.read_text(encoding="utf-8")
+    said = re.sub(r"\*\*", "", effect_line(check)).split(" · ")
+    assert all(line in README for line in said)
+    low, high = (float(check[bound].sel(layer=24, head=4)) for bound in ("low", "high"))
+    assert low < high < 0  # and above 0 over names in one sentence
 
 
 @pytest.mark.packaged

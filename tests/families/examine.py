@@ -15,6 +15,7 @@ from headscope.attention import Attention
 from headscope.errors import HeadscopeError, InputError, TapUnsupported
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
+from headscope.model.tap.rows import PlainMask, mask_and_softmax
 from tests.families.reference import Maps, gap, left_early, reference_maps, tapped, text_inputs
 from tests.families.shrink import NotBuilt, Tiny, tiny
 from tests.families.testers import tiny_from_tests
@@ -36,6 +37,7 @@ class Row:
     blocks: str = ""
     vectors: str = ""
     scores: str = ""
+    rows: str = ""
     edit: str = ""
     generate: str = ""
     cache: str = ""
@@ -87,11 +89,12 @@ def examine_model(row: Row, small: Tiny) -> None:
     row.vectors = row.vectors if info.has_vectors or main[0].value_size else "no"
     faults = _compare(row, model, small) + _check_vectors(model, small) + _check_masks(model, small)
     row.scores = _column(lambda: _scores(model, small))
+    row.rows = _column(lambda: _rows(model, small))
     row.edit = _column(lambda: _edit(model, small))
     row.cache = _column(lambda: _cache(model, small))
     if "input_ids" in small.inputs and small.module.can_generate():
         row.generate = _column(lambda: _generate(model, small))
-    if faults or "WRONG" in f"{row.scores}{row.edit}{row.cache}{row.generate}":
+    if faults or "WRONG" in f"{row.scores}{row.rows}{row.edit}{row.cache}{row.generate}":
         row.verdict = "wrong"
     row.detail = "; ".join(faults) or row.detail
     if info.check.unread and not row.detail:
@@ -249,6 +252,53 @@ def _scores(model: Model, small: Tiny) -> str:
             if off.numel() and float(off.max()) > 1e-3:
                 return f"WRONG by {float(off.max()):.1e}"
     return ", ".join(sorted(kinds))
+
+
+ROWS = 5
+"""Rows of a block: neither divides the lengths of the trials nor is the self-check's."""
+
+
+def _rows(model: Model, small: Tiny) -> str:
+    """Blocks of rows are the whole layers, to rounding; also under padding."""
+    wiring = model.wiring
+    if not wiring.has_rows:
+        return "no"
+    for name, inputs in _trials(small).items():
+        if not _runs(small, inputs):
+            continue
+        whole, _ = tapped(model, inputs)
+        for computes_softmax in (False, True):
+            worst = rows_difference(model, inputs, whole, ROWS, computes_softmax=computes_softmax)
+            if worst > SAME:
+                return f"WRONG by {worst:.1e} ({name})"
+    return "plain" if all(site.is_plain for site in wiring.sites) else "yes"
+
+
+def rows_difference(
+    model: Model, inputs: Mapping[str, Any], whole: Maps, rows: int, *, computes_softmax: bool
+) -> float:
+    """The largest difference of blocks of rows from whole layers, in rows that are not padding."""
+    worst = 0.0
+    numbers = {b: [site.layer for site in model.wiring.of_block(b)] for b in model.wiring.blocks}
+
+    def read(a: Attention) -> None:
+        nonlocal worst
+        if a.are_scores:
+            assert a.rows is not None
+            mask_and_softmax(a.weights, a.rows, a.scale, PlainMask(a.is_causal, a.n_visible))
+        expected = whole[a.block][numbers[a.block].index(a.layer)]
+        assert a.rows is not None or a.weights.shape == expected.shape
+        n_keys = a.weights.shape[-1]
+        expected = expected if a.rows is None else expected[:, :, a.rows]
+        real = torch.ones(a.weights.shape[:3], dtype=torch.bool)
+        if a.query_mask is not None:
+            real &= a.query_mask[:, None].expand_as(real)
+        off = (a.weights - expected[..., :n_keys]).abs().nan_to_num()
+        worst = max(worst, float((off * real[..., None]).max()))
+        worst = max(worst, float((expected[..., n_keys:].abs() * real[..., None]).sum()))
+
+    model.read(inputs, read, rows=rows, computes_softmax=computes_softmax)
+    return worst
 
 
 def _edit(model: Model, small: Tiny) -> str:

@@ -35,14 +35,18 @@ first use: `headscope models NAME` prints the result.
 - **scores**: the softmax of the scores (with the sink logit, if any) is the attention.
   `q·k`: scores are the scaled product under the model's mask; `kept`: scores have more terms,
   and traces keep them; `no`: the family does more to its attention than a softmax.
+- **rows**: long texts are read by blocks of query rows, equal to whole layers to 0.0001 (`yes`).
+  `plain`: attention is softmax(scale · q·k) under the mask, also for high scores, so that metrics
+  compute it in one pass, and gradients by rows. `no`: whole layers, which limits the length; so
+  are all models with images or sound. `not tried`: no tiny model from the configuration alone.
 - **steps**: attention while generating with a cache equals that of one pass over the whole text
   (`same`); or *the model's own steps differ*, in transformers too, and the tap reads the steps.
 - In every family listed, an edit of the last layer acted and was undone. If the model's main output
   did not change (a gate that starts at zero, an encoder whose text it does not use), the output of
   the attention module did.
 
-| family | class | verdict | route | blocks | vectors | scores | steps | remarks |
-|---|---|---|---|---|---|---|---|---|
+| family | class | verdict | route | blocks | vectors | scores | rows | steps | remarks |
+|---|---|---|---|---|---|---|---|---|---|
 """
 REFUSED = """
 ## Refused
@@ -94,6 +98,7 @@ def line(row: Row) -> str:
         row.blocks,
         row.vectors,
         row.scores,
+        row.rows,
         row.generate,
         "; ".join(filter(None, [_remark(row), row.detail])),
     ]

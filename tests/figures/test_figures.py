@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from headscope.causal.importance import importance
 from headscope.errors import InputError, UnknownName
 from headscope.figures.papers import FIGURES
 from headscope.results.result import Result
+from headscope.results.steps import stack_steps
 from headscope.run.analyze import analyze
 from tests.run.corpora import make_corpus
 
@@ -38,6 +40,8 @@ OPTIONS = {"vb-exemplars": {"layer": 1, "head": 2}, "clark-6": {"starts": 1}}
 def test_each_figure_draws(name: str, result: Result, gradients: Result) -> None:
     before = dict(mpl.rcParams)
     shown = gradients if name == "clark-3" else result
+    if name == "through-training":
+        shown = stack_steps({0: replace(result, groups={}), 10: replace(result, groups={})})
     shown.figure(name, **OPTIONS.get(name, {})).canvas.draw()
     assert dict(mpl.rcParams) == before
 
@@ -45,7 +49,7 @@ def test_each_figure_draws(name: str, result: Result, gradients: Result) -> None
 def test_both_papers_are_in_the_table() -> None:
     vig = [*(f"vb-{number}" for number in range(5, 13)), "vb-a1", "vb-a2", "vb-exemplars"]
     clark = [f"clark-{number}" for number in (1, 2, 3, 4, 6)]
-    assert list(FIGURES) == [*vig, *clark, "genres"]
+    assert list(FIGURES) == [*vig, *clark, "genres", "through-training"]
 
 
 def test_heat_maps_show_the_values(result: Result) -> None:
@@ -101,7 +105,7 @@ def test_files_in_all_formats(result: Result, tmp_path: Path) -> None:
 
 def test_all_that_a_result_allows(result: Result, tiny_bert: Model, tmp_path: Path) -> None:
     written = {path.stem for path in result.save_figures(tmp_path, formats=["svg"])}
-    assert written == set(FIGURES) - {"vb-exemplars", "clark-3"}
+    assert written == set(FIGURES) - {"vb-exemplars", "clark-3", "through-training"}
     plain = analyze(tiny_bert, ["The cat sat on the mat.", "A red house."], metrics="distance")
     assert [path.stem for path in plain.save_figures(tmp_path, formats=["svg"])] == ["vb-11"]
 

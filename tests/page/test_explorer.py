@@ -37,7 +37,7 @@ def _anywidget() -> None:
 @pytest.mark.usefixtures("_anywidget")
 def test_views_open_where_they_should(tmp_path: Path) -> None:
     trace = golden_trace()
-    assert trace.explore().selection == "head=L0H1&word=1"
+    assert trace.explore().selection == "head=L0H1&word=2"
     head = trace.explore(view="head", layer=1, heads=[0])
     assert head.selection == "head=L1H0&tab=lines"
     made = trace.explore(view="neuron", layer=0, heads=1, queries=2)
@@ -196,3 +196,25 @@ def test_trace_from_arrays_explores() -> None:
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     trace = Trace.from_arrays(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
     assert trace.explore(trace, titles=["x", "y"]).header.count('"title"') == 3
+
+
+@pytest.mark.usefixtures("_anywidget")
+def test_the_kernel_reads_another_text(monkeypatch: pytest.MonkeyPatch, tiny_llama: Model) -> None:
+    explorer = tiny_llama.trace("the cat sat").explore()
+    sent: list[Any] = []
+    monkeypatch.setattr(explorer, "send", lambda content, buffers=None: sent.append(content))
+    before = explorer.header
+    explorer._answer(None, {"kind": "read", "id": 1, "text": "  "}, None)
+    assert "should be a text" in sent[-1]["error"]
+    assert explorer.header == before
+    explorer._answer(None, {"kind": "read", "id": 2, "text": "the dog sat on"}, None)
+    assert sent[-1] == {"id": 2, "found": True}
+    tokens = json.loads(explorer.header)["traces"][0]["stacks"]["self"]["tokens"]
+    assert "".join(tokens).strip() == "the dog sat on"
+    row = {"kind": "row", "trace": 0, "block": "self", "layer": 1, "head": 0, "query": 0}
+    explorer._answer(None, {**row, "id": 3}, None)
+    assert sent[-1]["found"], "further requests are about the new text"
+    golden = golden_trace().explore()
+    monkeypatch.setattr(golden, "send", lambda content, buffers=None: sent.append(content))
+    golden._answer(None, {"kind": "read", "id": 4, "text": "the dog"}, None)
+    assert "error" in sent[-1], "a trace without its model cannot read"

@@ -16,6 +16,7 @@ from headscope.errors import InputError, UnknownName
 from headscope.page.evidence import make_evidence
 from headscope.page.payload import live_command
 from headscope.page.replies import replies_for
+from headscope.page.selection import foil_of
 from tests.page.golden_payload import golden_encoder, golden_trace
 
 
@@ -185,3 +186,70 @@ def test_a_plain_encoder_has_no_position_to_predict_at(tiny_bert: hs.Model) -> N
     assert trace.with_effects().effects is not None
     with pytest.raises(InputError, match=r"encoder predicts nothing, .* at position 1"):
         trace.with_effects(position=1)
+
+
+def test_an_exercise_has_questions_and_answers(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    trace = golden_trace()
+    trace.save_page(
+        page,
+        exercise=[
+            ("Which head decides?", {"word": 2}, "effect"),
+            ("Find it.", "#word=1", "induction"),
+            ("Which one?", {}, [(0, 1), (1, 0)]),
+        ],
+    )
+    assert header_of(page)["exercise"] == [
+        {"question": "Which head decides?", "selection": "word=2", "answer": "effect", "heads": []},
+        {"question": "Find it.", "selection": "word=1", "answer": "induction", "heads": []},
+        {"question": "Which one?", "selection": "", "answer": "heads", "heads": ["L0H1", "L1H0"]},
+    ]
+    trace.save_page(page)
+    assert "exercise" not in header_of(page)
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (("Which?", {}), InputError, "a text, a selection and an answer"),
+        (("Which?", {}, "inducton"), UnknownName, "Did you mean 'induction'"),
+        (("Which?", {}, [(0, 9)]), InputError, "There is no head 9: they go from 0 to 1"),
+        (("Which?", {}, []), InputError, r"should be 'effect', a role, or heads"),
+        (("Which?", {"word": 9}, "effect"), InputError, "There is no token 9"),
+    ]
+    for question, error, message in wrong:
+        with pytest.raises(error, match=message):
+            trace.save_page(page, exercise=[question])
+    bare = hs.Trace.from_arrays([[[[1.0, 0], [0.5, 0.5]]]], ["a", "b"])
+    with pytest.raises(InputError, match="save the page with effects=True"):
+        bare.save_page(page, exercise=[("Which?", {}, "effect")])
+
+
+def test_a_language_model_opens_on_its_last_word(tmp_path: Path, tiny_llama: hs.Model) -> None:
+    page = tmp_path / "page.html"
+    trace = tiny_llama.trace("the cat sat on the mat")
+    last = len(trace.tokens) - 1
+    trace.save_page(page)
+    rows = trace.attention.values[:, :, last].copy()
+    rows[..., [0, last - 1, last]] = 0
+    layer, head = np.unravel_index(rows.max(-1).argmax(), rows.shape[:2])
+    parts = dict(p.split("=") for p in header_of(page)["selection"].split("&"))
+    assert (parts["head"], parts["word"]) == (f"L{layer}H{head}", str(last))
+    assert "tour" not in header_of(page), "a tour to the head that decides needs effects"
+    measured = trace.with_effects()
+    measured.save_page(page)
+    sizes = np.abs(measured.effects.values.values)  # type: ignore[union-attr]
+    layer, head = np.unravel_index(sizes.argmax(), sizes.shape)
+    parts = dict(p.split("=") for p in header_of(page)["selection"].split("&"))
+    assert parts["head"] == f"L{layer}H{head}"
+    assert header_of(page)["tour"]["decider"] == parts["head"]
+
+
+def test_the_foil_is_another_answer_in_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = golden_trace()
+    texts = [token.strip() for token in trace.tokens]
+
+    def foil(*answers: str) -> str:
+        top = [(f" {answer}", 0.1) for answer in answers]
+        monkeypatch.setattr(type(trace.predictions), "top", lambda self, position=None: top)
+        return foil_of(trace)
+
+    assert foil(texts[1], "elsewhere", texts[2]).strip() == texts[2]
+    assert foil("elsewhere", texts[1]) == "", "the prediction is not in the text"
+    assert foil(texts[1], texts[2].capitalize(), "elsewhere") == ""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import headscope as hs
+from headscope.batch import Axes
 from headscope.errors import InputError
+from headscope.metrics.core.finalize import state_of
 from headscope.metrics.coreference import Bias
 from headscope.metrics.surface import TokensPerDocument
 from headscope.model.model import Model
 from headscope.probes.probe_coreference import pair_documents
 from headscope.probes.tables import bias_table
+from headscope.run.merge import metrics_of
 from headscope.text.antecedents import mention_kind
 from headscope.text.document import mention_head
 from tests.probes.slow_probes import between_words, divide
@@ -91,7 +96,7 @@ def test_the_other_candidate_is_a_mention_elsewhere() -> None:
     """`nurse` is annotated in the second sentence only, so it is the first's other candidate."""
     paired = list(pair_documents(hs.read(PRO), hs.read(ANTI)))
     assert [d.meta["condition"] for d in paired] == ["pro", "anti", "pro", "anti"]
-    assert [d.part_of for d in paired] == ["pair 0", "pair 0", "pair 1", "pair 1"]
+    assert {d.part_of for d in paired} == {"doctor and nurse"}
     others = [m for m in paired[0].mentions if m.cluster.startswith("other")]
     assert [m.words() for m in others] == [(4,)]
 
@@ -119,6 +124,48 @@ def test_pairs_are_dealt_together(tiny_bert: Model) -> None:
     result = hs.probe_bias(tiny_bert, hs.read(PRO), hs.read(ANTI))
     cases = result.states["self"]["bias"]["cases"].isel(layer=0)
     assert (cases.sel(condition=0) == cases.sel(condition=1)).all()
+
+
+def test_cases_count_for_both_of_their_occupations(tiny_bert: Model) -> None:
+    jobs = ["doctor", "nurse", "cook", "driver", "guard", "lawyer", "tailor"]
+    pairs = [(a, b) for a in jobs for b in jobs if a != b]
+    sides = [
+        [
+            document(f"the {a} asked the {b} and {p} said that", span("1", 0, 2), span("1", 6, 7))
+            for a, b in pairs
+        ]
+        for p in ("he", "she")
+    ]
+    result = hs.probe_bias(tiny_bert, *(hs.read(side) for side in sides))
+    state = result.states["self"]["bias"].isel(layer=0)
+    by_job = state["occupation_cases"].sum(("half", "condition"))
+    assert sorted(by_job.values[by_job.values > 0]) == [24] * 7  # 12 pairs, pro and anti
+    for name in ("right", "attention"):
+        total = state[f"occupation_{name}"].sum(("half", "occupation"))
+        assert np.allclose(total, 2 * state[name].sum("bucket"))
+    (metric,) = (m for m in metrics_of(result) if m.name == "bias")
+    axes = Axes.from_dict(result.provenance["axes"])
+    found = metric.jackknives(state_of(result.states["self"]["bias"]), axes, axes.units)
+    gap = found["bias_accuracy_gap"]
+    assert gap.crossed is not None
+    assert (gap.variance >= replace(gap, crossed=None).variance).all()
+    slow = np.zeros_like(gap.value)  # the change without each job's cases, from its sums
+    right = (
+        result.states["self"]["bias"]["occupation_right"]
+        .sum("half")
+        .transpose("occupation", "condition", "layer", "head")
+    )
+    cases = (
+        result.states["self"]["bias"]["occupation_cases"]
+        .sum("half")
+        .transpose("occupation", "condition", "layer")
+    )
+    for job in range(len(right)):
+        a, b = right.values[job], cases.values[job][..., None]
+        total_a, total_b = right.values.sum(0), cases.values.sum(0)[..., None]
+        change = 2 * (total_a / total_b - (total_a - a) / (total_b - b))
+        slow += (change[0] - change[1]) ** 2
+    np.testing.assert_allclose(gap.crossed.variance, slow * 6 / 7, atol=1e-12)
 
 
 def test_heads_can_be_named(tiny_bert: Model) -> None:

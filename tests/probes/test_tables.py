@@ -23,6 +23,7 @@ from tests.families.zoo import DECODERS, build
 from tests.probes.slow_probes import crossfit_accuracy
 from tests.probes.test_coreference import LONG
 from tests.probes.test_dependencies import PARSED
+from tests.run.corpora import make_corpus
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,25 @@ def test_rows_are_the_best_heads(dependencies: Result) -> None:
         table["nsub"]
 
 
+def test_planned_relations_are_corrected_among_themselves(tiny_bert: Model) -> None:
+    probe = hs.probe_dependencies(tiny_bert, make_corpus(60), min_cases=5)
+    plain, planned = probe.table(), probe.table(relations=["obj", "det"])
+    assert {row.label for row in planned.rows[1:3]} == {"obj", "det"}
+    alone = sorted((planned[label].gains["offset"].p, label) for label in ("obj", "det"))
+    (low, first), (high, second) = alone
+    assert planned[first].gains["offset"].p_adjusted == pytest.approx(min(1, 2 * low))
+    expected = max(min(1, 2 * low), high)
+    assert planned[second].gains["offset"].p_adjusted == pytest.approx(expected)
+    assert planned["all"] == plain["all"]
+    families = {record["relation"]: record["family"] for record in planned.records()}
+    assert families["obj"] == "planned"
+    assert families["case"] == "exploratory"
+    assert "exploratory" in str(planned)
+    assert "family" not in plain.records()[0]
+    with pytest.raises(UnknownName):
+        probe.table(relations=["objj"])
+
+
 def test_csv_has_the_rows(dependencies: Result, tmp_path: Path) -> None:
     table = dependencies.table()
     table.to_csv(tmp_path / "table.csv")
@@ -102,7 +122,7 @@ def test_latex_and_dataframe_of_a_table(dependencies: Result) -> None:
     assert frame["accuracy"].tolist() == [row.accuracy for row in table.rows]
     lines = table.to_latex().splitlines()
     assert lines[2].startswith(r"\caption{")
-    assert lines[2].endswith("Holm-corrected.}")
+    assert "Holm-corrected. ties: other heads" in lines[2]
     assert r"95 \%" in lines[2]
     assert lines[3] == r"\begin{tabular}{lrllrrrrr}"
     assert lines[5].startswith("relation & cases & head & direction & accuracy & ties & cross-fit")
