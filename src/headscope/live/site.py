@@ -30,7 +30,7 @@ from headscope.live.graph import (
     labels_of,
     session,
 )
-from headscope.live.storage import NAMES, Storage, pack
+from headscope.live.storage import NAMES, Storage, gguf_of, pack, read_blocks
 from headscope.live.tokenizer import Refusal, page_tokenizer
 from headscope.model.model import Model
 from headscope.page.codec import Buffers, Payload
@@ -113,15 +113,19 @@ def save_live(
         InputError: one file would be too large.
         MissingExtra: onnx, onnxscript or onnxruntime is not installed.
     """
-    chosen: Storage = storage or "float16"
+    source = gguf_of(model.name)
+    chosen: Storage = storage or ("float16" if source is None else "gguf")
     if chosen not in NAMES:
         raise UnknownName.of("storage", storage, NAMES)
+    if chosen == "gguf" and source is None:
+        raise InputError(f"storage='gguf' needs a packaged GGUF model; {model.name} is none.")
     whole_number("max_tokens", max_tokens, 2)
     target = Path(path)
     is_file = target.suffix.lower() in (".html", ".htm")
     traces = _traces(model, examples)
     graph = export(model)
-    data = pack(graph.proto, chosen).SerializeToString()
+    blocks = read_blocks(source) if chosen == "gguf" and source is not None else ()
+    data = pack(graph.proto, chosen, blocks).SerializeToString()
     stored = graph.error if chosen == "float32" else compare(model, graph, data)
     limit = _longest(model, max_tokens)
     payload, listed = page_payload(
