@@ -134,11 +134,13 @@ def save_live(
     )  # fmt: skip
     refusal, tables = None, b""
     try:
-        tables = _packed(json.dumps(page_tokenizer(model.require_tokenizer()), ensure_ascii=False))
+        tables = _gzip(json.dumps(page_tokenizer(model.require_tokenizer())).encode())
     except Refusal as reason:
-        refusal = f"This page takes no typed text: {reason}."
+        refusal = str(reason)
     files = {
-        f"live-model-{i}" if is_file else f"model-{i}.bin": data[start : start + PART_BYTES]
+        f"live-model-{i}" if is_file else f"model-{i}.bin.gz": _gzip(
+            data[start : start + PART_BYTES]
+        )
         for i, start in enumerate(range(0, len(data), PART_BYTES))
     }
     parts = [_file(name, content, is_file) for name, content in files.items()]
@@ -313,5 +315,5 @@ def _file(name: str, content: bytes, is_element: bool) -> LiveFile:
     }
 
 
-def _packed(text: str) -> bytes:
-    return gzip.compress(text.encode(), 9, mtime=0)
+def _gzip(content: bytes) -> bytes:
+    return gzip.compress(content, 9, mtime=0)
