@@ -75,6 +75,10 @@ export interface BlockPart {
   roles: RolesPart;
   statistics: Record<string, ((number | null)[])[]>;
   vectors: VectorsPart[];
+  /** Kept keys of each row; missing if all are kept. */
+  top?: number;
+  /** Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept. */
+  rest?: number;
 }
 
 /** One predicted token or label. */

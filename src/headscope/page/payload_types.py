@@ -98,6 +98,10 @@ class BlockPart(TypedDict):
     roles: RolesPart
     statistics: dict[str, list[list[float | None]]]
     vectors: list[VectorsPart]
+    top: NotRequired[int]
+    """Kept keys of each row; missing if all are kept."""
+    rest: NotRequired[int]
+    """Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept."""
 
 
 class Answer(TypedDict):

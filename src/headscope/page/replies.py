@@ -54,10 +54,10 @@ class Replies:
         """One row of attention, in little-endian float32."""
         block = self.block(request)
         row = self.layer(block, request)
-        head = whole(request, "head", block.attention.sizes["head"])
-        query = whole(request, "query", block.attention.sizes["query"])
-        weights = block.attention.transpose("layer", "head", "query", "key")[row, head, query]
-        return {"found": True}, [np.ascontiguousarray(weights.values, dtype="<f4").tobytes()]
+        head = whole(request, "head", block.sizes["head"])
+        query = whole(request, "query", block.sizes["query"])
+        weights = block.head_weights(row, head, slice(query, query + 1))
+        return {"found": True}, [np.ascontiguousarray(weights, dtype="<f4").tobytes()]
 
     def neurons(self, request: Request) -> Reply:
         """The queries, keys and values of a layer."""
@@ -69,7 +69,7 @@ class Replies:
                 "attention, or of a family whose vectors the tap does not see."
             )
         buffers = Buffers()
-        layer = int(block.attention["layer"].values[row])
+        layer = int(block.data["layer"].values[row])
         return {"part": layer_vectors(block, layer, buffers)}, buffers.packed
 
     def trace(self, request: Request) -> Trace:
@@ -82,7 +82,7 @@ class Replies:
 
     def layer(self, block: Block, request: Request) -> int:
         """The row of the layer that a request names."""
-        layers = [int(number) for number in block.attention["layer"].values]
+        layers = [int(number) for number in block.data["layer"].values]
         layer = whole(request, "layer", max(layers) + 1)
         if layer not in layers:
             raise InputError(f"There is no layer {layer} in this trace.")
@@ -159,8 +159,8 @@ class LiveReplies(Replies):
         block = self.block(request)
         if block is not trace.main:
             raise InputError("Scores are explained in the main attention of a model only.")
-        layer = int(block.attention["layer"].values[self.layer(block, request)])
-        head = whole(request, "head", block.attention.sizes["head"])
+        layer = int(block.data["layer"].values[self.layer(block, request)])
+        head = whole(request, "head", block.sizes["head"])
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = trace.require_origin("score")
         tokens, inputs = trace.stack_tokens, origin.inputs
@@ -206,8 +206,8 @@ def read_edit(wanted: object, trace: Trace) -> Edit:
     if kind not in EDITS:
         raise UnknownName.of("kind of edit", kind, EDITS)
     block = block_of(trace, edit)
-    sizes = block.attention.sizes
-    layer = whole(edit, "layer", max(int(n) for n in block.attention["layer"].values) + 1)
+    sizes = block.sizes
+    layer = whole(edit, "layer", max(int(n) for n in block.data["layer"].values) + 1)
     head = whole(edit, "head", sizes["head"])
     name = None if block is trace.main else block.name
     if kind == "off":

@@ -235,7 +235,7 @@ def page_of(payload: Payload, trace: Trace) -> str:
     """The HTML of an explorer page, with a title of a few words and a picture for links to it."""
     text = str(payload.header["traces"][0]["title"])
     short = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1].rstrip() + "…"
-    n_layers, n_heads = trace.attention.shape[:2]
+    n_layers, n_heads = trace.main.sizes["layer"], trace.n_heads
     said = f"What {n_layers} × {n_heads} attention heads of {payload.header['traces'][0]['model']} "
     title = f"{short} · headscope"
     preview = preview_tags(title, said + f"do with “{text[:200]}”", sheet_of(trace))
@@ -279,13 +279,12 @@ INK = np.array([12, 44, 77], dtype=np.float32)
 
 def sheet_of(trace: Trace) -> bytes:
     """A PNG picture with one heat map per head of the main block, layers down, heads across."""
-    weights = trace.attention.transpose("layer", "head", "query", "key").values
-    n_layers, n_heads = weights.shape[:2]
+    n_layers, n_heads = trace.main.sizes["layer"], trace.n_heads
     pitch = CELL + GAP
     sheet = np.full((n_layers * pitch, n_heads * pitch, 3), 255, dtype=np.uint8)
     for layer in range(n_layers):
         for head in range(n_heads):
-            pooled = cell_maxima(np.nan_to_num(weights[layer, head]), CELL)
+            pooled = cell_maxima(np.nan_to_num(trace.main.head_weights(layer, head)), CELL)
             down, across = (np.arange(CELL) * n // CELL for n in pooled.shape)
             share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
             top, left = layer * pitch, head * pitch
@@ -296,7 +295,7 @@ def sheet_of(trace: Trace) -> bytes:
 
 def picture_of(trace: Trace, *, css_class: str = "") -> str:
     """The picture as an HTML figure."""
-    n_layers, n_heads = trace.attention.sizes["layer"], trace.attention.sizes["head"]
+    n_layers, n_heads = trace.main.sizes["layer"], trace.n_heads
     pitch = CELL + GAP
     data = base64.b64encode(sheet_of(trace)).decode("ascii")
     model = html.escape(str(trace.provenance.get("model", "")))

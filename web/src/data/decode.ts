@@ -82,6 +82,12 @@ export class Planes {
     return weights;
   }
 
+  row(head: number, query: number): Float32Array {
+    const [, queries, keys] = this.shape;
+    const start = (head * queries + query) * keys;
+    return Float32Array.from({ length: keys }, (_, key) => this.at(start + key));
+  }
+
   weight(head: number, query: number, key: number): number {
     const [, queries, keys] = this.shape;
     return this.at((head * queries + query) * keys + key);

@@ -10,7 +10,7 @@ import type {
   TracePart,
   VectorsPart,
 } from "../../generated/payload.ts";
-import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
+import { COARSE, Numbers, Planes, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import { spelled } from "./tokens.ts";
@@ -50,6 +50,11 @@ export interface Block {
   readonly heads: number;
   readonly planes: readonly Lazy<Planes>[];
   readonly isFine: boolean;
+  /** Strongest keys that each row keeps, and the sum of its other weights; null for all keys. */
+  readonly top: Readonly<{
+    keys: number;
+    rest(layerIndex: number, head: number, query: number): number;
+  }> | null;
   readonly thumbs: Thumbs;
   readonly groups: readonly (readonly number[])[] | null;
   readonly roles: BlockPart["roles"];
@@ -95,6 +100,8 @@ async function openBlock(
   const [, heads, queries, keys] = part.shape;
   const size = heads * queries * keys;
   const codes = await readBuffer(part.thumb, product(part.thumb_shape));
+  const rest =
+    part.rest === undefined ? null : await readBuffer(part.rest, product(part.shape.slice(0, 3)));
   const layer = (index: number) =>
     new Lazy(async () => {
       // Thumbnails of a short text are not pooled: they are its coarse planes.
@@ -113,6 +120,10 @@ async function openBlock(
     heads: part.heads,
     planes: part.layers.map((_, index) => layer(index)),
     isFine: part.fine !== null,
+    top: rest && {
+      keys: part.top!,
+      rest: (index, head, query) => COARSE[rest[(index * heads + head) * queries + query]],
+    },
     thumbs: {
       rows: part.thumb_shape[2],
       columns: part.thumb_shape[3],

@@ -193,6 +193,16 @@ function Subtitle() {
   const changed = session.sides.value.find(({ base }) => base.changed)?.base.changed;
   const card = session.header.evidence?.cards[headCode(selection)];
   const parts: string[] = [];
+  const { top } = side.block;
+  if (top) {
+    const { row } = session.focus(side);
+    const query = row >= 0 ? side.filtered.rows[row].positions[0] : -1;
+    const rest = query >= 0 ? top.rest(index, selection.head, query) : Number.NaN;
+    parts.push(
+      `each row keeps its ${top.keys} strongest keys` +
+        (rest >= 0 ? `; the others have ${shortWeight(rest)} of this word's attention` : ""),
+    );
+  }
   if (changed) parts.push(`B is the model ${changed}`);
   const title = titleParts(session);
   const isTitled = title.lead.startsWith("attention sink");
