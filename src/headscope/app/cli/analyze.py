@@ -10,6 +10,10 @@ from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, settings
 
 
+REPLICATE = "replicate"
+"""Folder of the run on the second corpus."""
+
+
 def analyze(
     corpus: options.CorpusOption,
     out: options.OutOption,
@@ -35,6 +39,10 @@ def analyze(
     figures: Annotated[
         bool, typer.Option(help="Also draw the papers' figures, without a new run if complete.")
     ] = False,
+    replicate: Annotated[
+        str | None,
+        typer.Option(help="A second corpus, measured in OUT/replicate: which findings hold there?"),
+    ] = None,
 ) -> CommandResult:
     """Measure every head over a corpus. A stopped run continues where it stopped."""
     from headscope.run.engines.processes import warm_up
@@ -50,14 +58,20 @@ def analyze(
     if segments:
         unit = "document"
     max_tokens = max_tokens or (128 if segments else 512)
-    documents = run.open_corpus(corpus, unit)
+    corpora = {out: run.open_corpus(corpus, unit)}
+    if replicate is not None:
+        corpora[out / REPLICATE] = run.open_corpus(replicate, unit)
     loaded = run.load_model()
-    result = hs.analyze(
-        loaded,
-        hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
-        metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
-        **run.options(out=out, max_tokens=max_tokens, windows=windows),
+    result, *others = (
+        hs.analyze(
+            loaded,
+            hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
+            metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
+            **run.options(out=folder, max_tokens=max_tokens, windows=windows),
+        )
+        for folder, documents in corpora.items()
     )
+    replicated = [result.replicates(other) for other in others]
     drawn = []
     if figures:
         with phase("drawing figures", settings.progress):
@@ -71,7 +85,7 @@ def analyze(
             # A mean may round to -0.0; adding 0.0 makes it 0.0.
             means[str(values.name)] = round(float(values.mean()), 6) + 0.0
     displays = [(display_of(result[name]), value) for name, value in means.items()]
-    data = {
+    data: dict[str, object] = {
         "model": result.model,
         "documents": counts["documents"],
         "unit": result.provenance["corpus"]["unit"],
@@ -87,6 +101,13 @@ def analyze(
     lines.append(f"  {'result':<{width}}  {data['result']} (headscope.open reads it)")
     if drawn:
         lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
+    for table in replicated:
+        table.to_csv(out / REPLICATE / "replication.csv")
+        data["replication"] = {
+            "summary": table.summary,
+            "table": str(out / REPLICATE / "replication.csv"),
+        }
+        lines += ["", str(table), f"table {out / REPLICATE / 'replication.csv'}"]
     return CommandResult(data, "\n".join(lines))
 
 
