@@ -27,12 +27,7 @@ from headscope.causal.ablation import (
     label_sets,
     make_replacement,
 )
-from headscope.causal.batched_forward import (
-    BatchedAblation,
-    ForwardPass,
-    HeadSet,
-    MakeReadout,
-)
+from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet, MakeReadout
 from headscope.causal.loss_effects import LossEffects, effects_on_loss
 from headscope.causal.readout import (
     CosineShift,
@@ -307,10 +302,7 @@ def effects(
     intervals = None
     if len(texts) > 1:
         numbers = number_templates(texts, templates)
-        attributes |= {
-            "templates": int(numbers.max()) + 1,
-            "holds": describe_templates(numbers),
-        }
+        attributes |= {"templates": int(numbers.max()) + 1, "holds": describe_templates(numbers)}
         is_distance = attributes.get("measure") == COSINE_DISTANCE
         mean = over_texts(values, np.ones_like(values), numbers, is_distance=is_distance)
         intervals = np.stack([mean.low, mean.high, mean.p])

@@ -522,10 +522,7 @@ def measure_curve(
     graph = graph_of(loaded, encoded[0])
     kept = [
         wires.circuit(
-            size,
-            templates=ranked_on,
-            is_absolute=is_absolute,
-            keeps_embedding=keeps_embedding,
+            size, templates=ranked_on, is_absolute=is_absolute, keeps_embedding=keeps_embedding
         )
         for size in SIZES
     ]

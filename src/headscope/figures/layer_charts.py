@@ -24,15 +24,7 @@ from headscope.figures.chart_data import (
     parent_label,
     rounded,
 )
-from headscope.figures.chart_types import (
-    Axis,
-    DotColumn,
-    Figure,
-    Level,
-    Line,
-    LinePanel,
-    Phrase,
-)
+from headscope.figures.chart_types import Axis, DotColumn, Figure, Level, Line, LinePanel, Phrase
 from headscope.heads.roles import DEFAULT
 from headscope.results.display import counted, display_of, is_shown, label_of
 from headscope.results.result import Result

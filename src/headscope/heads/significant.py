@@ -151,16 +151,7 @@ def significant_heads(
             if is_paired
             else typical(labeled.jackknife) - typical(theirs.jackknife)
         )
-        return _listed(
-            title,
-            differences,
-            difference.bounds,
-            medians,
-            difference.p,
-            p,
-            level,
-            said,
-        )
+        return _listed(title, differences, difference.bounds, medians, difference.p, p, level, said)
     driven = labeled.jackknife
     if isinstance(against, str):
         counts = probe_counts(result, block)

@@ -459,10 +459,7 @@ def _sections(
         (
             "tags",
             "Parts of speech",
-            [
-                label_maps(subjects, "pos_to", "tag"),
-                label_maps(subjects, "pos_from", "tag"),
-            ],
+            [label_maps(subjects, "pos_to", "tag"), label_maps(subjects, "pos_from", "tag")],
         ),
         ("coreference-section", "Coreference", [coreference_table(subjects)]),
         ("probes-section", "Trained probes", [trained_table(subjects)]),

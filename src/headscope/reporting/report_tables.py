@@ -34,11 +34,7 @@ CROSS_FITTED = (
     "“Cross-fitted” is the accuracy of heads chosen on one half of the documents and scored "
     "on the other half: the maximum over many heads is biased upward."
 )
-RULES = {
-    "nearest": "Nearest mention",
-    "head_match": "Same head word",
-    "sieves": "Four sieves",
-}
+RULES = {"nearest": "Nearest mention", "head_match": "Same head word", "sieves": "Four sieves"}
 COMPARED = (
     "null_share",
     "dep_alignment",

@@ -152,9 +152,7 @@ def _objects(path: Path, root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5
             name = f"{prefix}{key}"
             if len(key) > MAX_NAME_LENGTH or name.count("/") >= MAX_LEVELS:
                 raise _refusal(
-                    path,
-                    name,
-                    f"a name over {MAX_NAME_LENGTH} characters or {MAX_LEVELS} levels",
+                    path, name, f"a name over {MAX_NAME_LENGTH} characters or {MAX_LEVELS} levels"
                 )
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _refusal(path, name, "a link to somewhere else")

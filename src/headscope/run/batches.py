@@ -312,11 +312,7 @@ def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[S
 
 
 def _segments(
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    max_tokens: int,
-    unit: Unit,
-    report: ReadLog,
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_tokens: int, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
     """Yield a document for each segment, for any unit."""
     special = int(tokenizer.num_special_tokens_to_add(pair=joins_pairs(tokenizer)))
@@ -325,11 +321,7 @@ def _segments(
 
 
 def _windows(
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    max_tokens: int,
-    unit: Unit,
-    report: ReadLog,
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_tokens: int, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
     """Yield the windows of all documents, for any unit."""
     special = int(tokenizer.num_special_tokens_to_add(pair=False))

@@ -325,7 +325,7 @@ class Corpus:
         if len(chosen) < self.sample_size:
             warn(
                 f"sample={self.sample_size}, but {self.name} has only {len(chosen)} to draw: "
-                "all of them are taken.",
+                "all of them are taken."
             )
         return chosen
 

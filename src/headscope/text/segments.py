@@ -61,11 +61,7 @@ def shorten(
 
 
 def segments(
-    documents: Iterable[Document],
-    tokenize: Tokenize,
-    max_tokens: int = 128,
-    *,
-    special: int = 3,
+    documents: Iterable[Document], tokenize: Tokenize, max_tokens: int = 128, *, special: int = 3
 ) -> Iterator[Segment]:
     """Yield segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
 

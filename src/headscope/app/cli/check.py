@@ -237,11 +237,7 @@ def _shown(value: object) -> str:
 
 
 def _counts(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "tested": verdict.tested,
-        "failures": verdict.failures,
-        "undecided": verdict.undecided,
-    }
+    return {"tested": verdict.tested, "failures": verdict.failures, "undecided": verdict.undecided}
 
 
 def to_junit(verdicts: list[Verdict]) -> str:

@@ -29,11 +29,7 @@ from headscope.metrics.core.contract import (
     SumMetric,
     attribute_errors,
 )
-from headscope.metrics.core.layer_data import (
-    JoinedLayers,
-    LayerData,
-    RowsReader,
-)
+from headscope.metrics.core.layer_data import JoinedLayers, LayerData, RowsReader
 from headscope.metrics.core.registry import is_ours
 
 
