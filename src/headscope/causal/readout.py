@@ -268,3 +268,25 @@ def make_answer(
     return LogitDifference(
         target, foil, measure, (names[0], names[1]), position, are_exclusive(model)
     )
+
+
+def make_contrast(
+    model: Model,
+    texts: tuple[str, str],
+    answers: tuple[str | int | None, str | int | None],
+    logits: tuple[Tensor, Tensor],
+    position: int | None,
+) -> LogitDifference:
+    """Return the readout of a pair of texts; its answers are by default their top predictions."""
+    names = ("target", "foil")
+    target, foil = (
+        int(scores.argmax()) if answer is None else find_answer(model, answer, name)
+        for answer, scores, name in zip(answers, logits, names, strict=True)
+    )
+    if target == foil:
+        kind = KINDS[model.require_objective("An effect on a prediction")]
+        raise InputError(
+            f"The two texts {texts[0]!r} and {texts[1]!r} have the same answer, "
+            f"{answer_names(model, kind, [target])[0]!r}: give a target and a foil that differ."
+        )
+    return make_answer(model, target, foil, "logit", position)

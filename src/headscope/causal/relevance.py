@@ -151,29 +151,24 @@ class _TextRun:
 
     def scores(self, method: RelevanceMethod) -> np.ndarray:
         """Return `token`."""
-        if method == "gradient":
-            return self._gradient()
         if method == "removal":
-            return self._removal()
-        mixed = [
-            0.5 * layer.mean(0).numpy() + 0.5 * np.eye(layer.shape[-1])
-            for layer in self.weights.values()
-        ]
-        return _rollout(mixed, self.row) if method == "rollout" else _flow(mixed, self.row)
-
-    def _gradient(self) -> np.ndarray:
+            scores = np.zeros(len(self.tokens))
+            if removed := [[place] for place in self.removable]:
+                scores[self.removable] = -self.falls(removed)
+            return scores
         total = np.eye(len(self.tokens))
-        for layer, weights in self.weights.items():
-            positive = (weights * self.gradients[layer]).clamp(min=0).mean(0).numpy()
-            total = total + positive @ total
-        return np.asarray(total[self.row])
-
-    def _removal(self) -> np.ndarray:
-        scores = np.zeros(len(self.tokens))
-        removed = [[place] for place in self.removable]
-        if removed:
-            scores[self.removable] = -self.falls(removed)
-        return scores
+        if method == "gradient":
+            for layer, weights in self.weights.items():
+                positive = (weights * self.gradients[layer]).clamp(min=0).mean(0).numpy()
+                total = total + positive @ total
+            return np.asarray(total[self.row])
+        mixed = [0.5 * layer.mean(0).numpy() + 0.5 * total for layer in self.weights.values()]
+        if method == "flow":
+            return _flow(mixed, self.row)
+        scores = total[self.row]
+        for matrix in reversed(mixed):  # a row of Ã_L ⋯ Ã_1 (Abnar & Zuidema 2020, section 3)
+            scores = scores @ matrix
+        return np.asarray(scores)
 
     def falls(self, removed: Sequence[Sequence[int]]) -> np.ndarray:
         """Return log p(target) without each set of tokens − with all."""
@@ -191,14 +186,6 @@ class _TextRun:
             outputs, logits = self.text.run(len(dropped))
         values = self.answer.read(outputs, logits).double().cpu().numpy()
         return np.asarray(values[1:] - values[0])
-
-
-def _rollout(mixed: Sequence[np.ndarray], row: int) -> np.ndarray:
-    """Return a row of Ã_L ⋯ Ã_1 (Abnar & Zuidema 2020, section 3)."""
-    scores = np.eye(len(mixed[0]))[row]
-    for layer in reversed(mixed):
-        scores = scores @ layer
-    return np.asarray(scores)
 
 
 def _flow(mixed: Sequence[np.ndarray], row: int) -> np.ndarray:
