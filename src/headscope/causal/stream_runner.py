@@ -278,10 +278,12 @@ class StreamRunner:
         assert logits is not None
         for n in graph.layers:
             vectors = attentions[n]
-            kept = [found[name, n] for name in ("entering", "leaving", "attended", "mlp")]
-            kept += [vectors[name] for name in ("outputs", "queries", "keys", "values")]
             offset, sinks = self._offset(graph.sites[n], vectors)
-            self.states[n] = LayerState(*kept, offset=offset, sinks=sinks)
+            self.states[n] = LayerState(
+                **{name: found[name, n] for name in ("entering", "leaving", "attended", "mlp")},
+                outputs=vectors["outputs"], query=vectors["queries"], key=vectors["keys"],
+                value=vectors["values"], offset=offset, sinks=sinks,
+            )  # fmt: skip
         return logits.detach()
 
     @staticmethod
