@@ -180,7 +180,6 @@ def make_batch(
 
 
 def _with_mentions(document: RandomDocument) -> Document:
-    """Return a text with the document's number of words, with random mentions."""
     n = 0 if document.words is None else max(document.words) + 1
     generator = np.random.default_rng((document.attention.ravel()[:4] * 1e6).astype(np.int64))
     words = [str(word) for word in generator.choice(["he", "cat", "Mary", "dogs", "she"], n)]

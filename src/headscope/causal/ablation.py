@@ -59,7 +59,6 @@ def _listed(value: object) -> list[object]:
 
 
 def _as_head(entry: object) -> Head | None:
-    """Return a pair of layer and head; None for anything else."""
     match [as_integer(number) for number in _listed(entry)]:
         case [int(layer), int(head)]:
             return layer, head

@@ -133,7 +133,6 @@ HeadSet = tuple[Head, ...]
 MAX_BATCH_TOKENS = 8192
 MAX_LOGITS = 1 << 26
 MAX_BATCH_WEIGHTS = 1 << 26
-"""Maximum attention weights of one layer of a batch."""
 BATCH_REL_TOL = 1e-3
 BATCH_ROUNDINGS = 16
 """A row of a batch may differ from the same run alone, relative to max(1, |value|), by

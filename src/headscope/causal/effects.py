@@ -313,8 +313,6 @@ def effects(
 
 @dataclass(frozen=True, eq=False)
 class _EffectRun:
-    """Options of one call of `effects`, applied to each text."""
-
     model: Model
     sets: Sequence[HeadSet]
     replacement: Replacement
@@ -375,7 +373,6 @@ class _EffectRun:
         return values, about, readout.question
 
     def _reject_unused(self, target: AnswerArgument, foil: FoilArgument) -> None:
-        """Raise InputError for options that the readout does not use."""
         objective = self.model.info.objective
         options = {
             "foil": None if foil is False else foil,

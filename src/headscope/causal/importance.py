@@ -283,8 +283,6 @@ def _choose_heads(
 
 @dataclass(frozen=True, eq=False)
 class _RemovalRun:
-    """Options of one call of `check_importance`."""
-
     model: Model
     encoder: Encoder
     classes: tuple[str, ...]
@@ -378,7 +376,6 @@ class _RemovalRun:
         return np.asarray(losses[:, 0])
 
     def _dataset(self, corpus: str, sums: dict[str, np.ndarray]) -> xr.Dataset:
-        """Return the dataset of all heads of the model; NaN for heads not requested."""
         by_head = ("place", "key_class", "level")
         over_heads = by_head[1:]
         names = ("estimates", "gradients", "pairs", "rises", "sources")

@@ -160,7 +160,6 @@ class PairWires:
         return values
 
     def _exact(self, rows: Sequence[WireRun]) -> np.ndarray:
-        """Return the effects of rows sorted by the layer of their reader."""
         entries: dict[int, list[Tensor]] = {}
         order: list[int] = []
         by_layer: dict[tuple[int, bool], list[int]] = {}

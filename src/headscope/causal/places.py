@@ -138,7 +138,6 @@ def _map(
 def _leaving_by_position(
     first: StreamRunner, second: StreamRunner, layer: int, at: str, places: Sequence[int]
 ) -> Tensor:
-    """Return the output of a layer for each replaced position."""
     own, other = first.states[layer], second.states[layer]
     before: Tensor = own.mlp if at == "mlp" else own.entering
     after: Tensor = other.mlp if at == "mlp" else other.entering

@@ -98,8 +98,6 @@ class _DropKeys(Edit):
 
 @dataclass(frozen=True, eq=False)
 class _TextRun:
-    """One text with its answer, attention weights and their gradients."""
-
     text: ForwardPass
     tokens: Tokens
     answer: LogitDifference
@@ -111,7 +109,6 @@ class _TextRun:
 
     @classmethod
     def of(cls, model: Model, text: str, target: str | int | None, position: int) -> _TextRun:
-        """Run a text forward and backward."""
         objective = model.require_objective("Relevance")
         if objective == "seq2seq":
             raise InputError(f"{model.name} is an encoder-decoder; relevance is of one stack.")
@@ -150,7 +147,6 @@ class _TextRun:
         return [i for i in range(last + 1) if i not in kept and not self.tokens.special[i]]
 
     def scores(self, method: RelevanceMethod) -> np.ndarray:
-        """Return `token`."""
         if method == "removal":
             scores = np.zeros(len(self.tokens))
             if removed := [[place] for place in self.removable]:
@@ -291,6 +287,5 @@ def check_relevance(
 def _curve(
     falls: Callable[[Sequence[Sequence[int]]], np.ndarray], order: Sequence[int]
 ) -> np.ndarray:
-    """Return the fall of log p at each point of the deletion curve."""
     counts = np.round(np.linspace(0, len(order), N_POINTS)).astype(int)
     return -falls([order[:count] for count in counts])

@@ -38,7 +38,6 @@ from headscope.model.tap.recording import REL_TOL
 from headscope.model.tap.sites import Site
 
 MAX_ROW_TOKENS = 8192
-"""Maximum tokens of a batch of rows."""
 ReaderKind = Literal["q", "k", "v", "mlp", "logits"]
 
 
@@ -173,8 +172,6 @@ class _Stop(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Watched(Edit):
-    """Hands a layer's vectors and head outputs to a runner."""
-
     runner: StreamRunner = field(repr=False)
 
     def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:

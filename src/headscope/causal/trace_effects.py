@@ -29,7 +29,6 @@ from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
 CHUNKS = 10
-"""Number of progress reports."""
 
 
 @final

@@ -319,7 +319,6 @@ def _stability(
     chosen: np.ndarray,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return the share of resamples of templates in which each wire is chosen."""
     n = len(integrated)
     if n < 2:
         return {"stability": np.full(len(chosen), np.nan)}

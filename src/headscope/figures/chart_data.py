@@ -250,7 +250,6 @@ def find_subjects(
 def _with_probes(
     subjects: list[ModelResults], trained: Sequence[Probe]
 ) -> tuple[ModelResults, ...]:
-    """The subjects, each with the trained probes of its model."""
     for probe in trained:
         model = str(probe.provenance["model"]["name"]).removesuffix(CONTROL)
         at = next((n for n, s in enumerate(subjects) if s.results[0].model == model), None)
@@ -355,7 +354,6 @@ def _details(result: Result) -> tuple[str, ...]:
 
 
 def _page(model: str, pages: Mapping[str, str]) -> str | None:
-    """The page given for a model, by its name or by a part of it."""
     for page in pages.values():
         scheme = urlsplit(str(page)).scheme
         if len(scheme) > 1 and scheme not in ("file", "http", "https"):  # C: is a drive

@@ -200,7 +200,6 @@ def map_figure(subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap]) ->
 
 
 PER_CARD = 3
-"""Exemplars on a card."""
 AROUND = 20
 """Tokens shown on either side of an arc where a document is shown in part."""
 LONGEST = 80

@@ -325,7 +325,6 @@ def _of_variable(result: Result, name: str) -> PaperFigure:
 
 
 def _drawable(result: Result) -> list[str]:
-    """Return the variables that are figures by their own name."""
     return [
         str(name)
         for name, array in result.dataset.data_vars.items()
@@ -369,7 +368,6 @@ def save_figures(
 
 
 def _all_possible(result: Result) -> dict[str, Figure]:
-    """Draw every figure that the result and the installed libraries allow, except exemplars."""
     drawn: dict[str, Figure] = {}
     for name, figure in FIGURES.items():
         is_possible = all(variable in result for variable in figure.needs)

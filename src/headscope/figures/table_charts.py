@@ -304,7 +304,6 @@ def example_figure(
 
 
 def _sentence(example: ProbeExample) -> ExampleSentence:
-    """Return the words of an example with the drawn weights between them."""
     kinds = {}
     for arc in example.arcs:
         if arc.is_right:

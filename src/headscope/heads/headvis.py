@@ -199,7 +199,6 @@ def _head(result: Result, samples: xr.Dataset, stack: str) -> dict[str, Json]:
 
 
 def _rounded(value: float | xr.DataArray) -> float | None:
-    """Round to four decimals; NaN becomes null."""
     number = float(value)
     return round(number, DECIMALS) if np.isfinite(number) else None
 

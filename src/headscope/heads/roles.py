@@ -49,7 +49,6 @@ TOKEN_ROLES = ("duplicate_token", "induction")
 SINK_ROLES = ("first_token", "special_token", "punctuation")
 """Keys that collect attention (attention sinks)."""
 NO_ROLE = "other"
-"""Name of heads without a role."""
 OFFSETS = {"previous_token": -1, "current_token": 0, "next_token": 1}
 ROLE_VARIABLES = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
 """Variables of a corpus run that roles are read from."""
@@ -300,7 +299,6 @@ def _kinds(texts: Iterable[str]) -> np.ndarray:
 
 
 def _word_kinds(tokens: Tokens) -> np.ndarray:
-    """Return the kind of each token's word, -1 without a word."""
     of_words = _kinds(tokens.word_texts)
     return np.array([of_words[word] if word >= 0 else -1 for word in tokens.words], np.int64)
 

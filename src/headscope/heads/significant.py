@@ -92,7 +92,6 @@ class SignificantHeads(Table):
         return [dict(zip(self._columns(), row, strict=True)) for row in rows]
 
     def _cells(self) -> list[list[str]]:
-        """Return the headings, then one row for each head."""
         rows = [
             [
                 f"L{row.layer} H{row.head}",

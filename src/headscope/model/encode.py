@@ -113,7 +113,6 @@ class Encoded:
     inputs: dict[str, list[int]]
     """`input_ids`, and `token_type_ids` if the tokenizer has them."""
     n_cut: int
-    """Number of tokens cut."""
 
     def tensors(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Return the inputs as a batch of one, with an attention mask if the tokenizer uses one."""

@@ -94,7 +94,6 @@ def check_loss_target(model: Model, target: str | int | None, scalar: str | None
 
 
 def _check_exclusive(model: Model) -> None:
-    """Raise MissingObjective unless exactly one label is right."""
     config = model.module.config
     if len(label_names(config)) < 2 or config.problem_type == "multi_label_classification":
         prediction = config.problem_type or "a single score"

@@ -31,7 +31,6 @@ from headscope.model.packaged.pinned import PACKAGED
 from headscope.model.private_api import find_cached_file
 
 HUB_TIMEOUT = 5.0
-"""Seconds before the model hub counts as unreachable."""
 
 
 class HubOptions(TypedDict, total=False):
@@ -163,7 +162,6 @@ def _file(location: str, name: str, options: HubOptions) -> Path | None:
 
 
 def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
-    """Return the weight file, or all files that an index names."""
     if path.suffix != ".json":
         return [path]
     try:

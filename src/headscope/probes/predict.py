@@ -90,7 +90,6 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
 
 
 def _find_cycle(parents: np.ndarray, root: int) -> np.ndarray | None:
-    """Return the nodes of a cycle; None if all nodes reach the root."""
     state = np.zeros(len(parents), dtype=np.int64)  # number of the walk that reached a node first
     state[root] = -1
     for start in range(len(parents)):

@@ -146,7 +146,6 @@ class _Reliance:
         self._sum: np.ndarray = np.zeros(())
 
     def add(self, scorer: AttentionScorer, batch: ProbeBatch) -> None:
-        """Add the words of a batch."""
         for row in range(len(batch.targets)):
             counted = batch.targets[row] >= 0
             has_tokens = batch.candidates[row]
@@ -163,7 +162,6 @@ class _Reliance:
             self.n += int(counted.sum())
 
     def values(self) -> dict[str, tuple[tuple[str, str], np.ndarray, dict[str, str]]]:
-        """Return `reliance` over `direction input`."""
         attrs = {
             "units": "nats",
             "long_name": "spread of a head's part of the score over a word's candidates",
@@ -399,7 +397,6 @@ def _parameters(scorer: Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:
 
 @contextmanager
 def _timed(seconds: dict[str, dict[str, float]], stage: str) -> Iterator[None]:
-    """Store wall and CPU seconds of the block."""
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         yield

@@ -564,7 +564,6 @@ def _tied_heads(n: int) -> str:
 
 
 def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Phrase:
-    """The first few heads with their values, and how many more there are."""
     items: list[SentencePart | Sequence[SentencePart]] = [
         [head(number, layer, at), f" {with_interval(value, units)}"]
         for layer, at, value in heads[:NAMED]

@@ -481,7 +481,6 @@ def _sections(
 
 
 def _section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:
-    """Return a section of the figures that are not None; None if all are."""
     shown = [figure for figure in figures if figure is not None]
     return {"id": key, "title": title, "text": [], "figures": shown} if shown else None
 
@@ -657,7 +656,6 @@ def _write(content: Report, path: str | os.PathLike[str]) -> None:
 
 
 def _opened(source: object) -> object:
-    """Open a file or folder; return anything else unchanged."""
     if not isinstance(source, str | os.PathLike):
         return source
     opened = open_file(source)

@@ -209,7 +209,6 @@ def _read_group(group: h5py.Group, names: dict[int, str]) -> RawGroup:
 
 
 def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, Any]:
-    """Return the attributes of an item; arrays of one number as numbers."""
     attributes = {}
     for name, value in item.attrs.items():
         if name in HIDDEN_ATTRIBUTES:

@@ -250,8 +250,6 @@ def memory() -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One call of `analyze`."""
-
     model: Model
     corpus: Corpus
     surveyed: Survey
@@ -259,7 +257,6 @@ class _Job:
     execution: Execution
 
     def run(self, folder: Path) -> Result:
-        """Measure all shards that are not done, and make the result."""
         sizes = self.plan.shard_sizes(self.surveyed.lengths)
         store = ShardStore(folder, self.plan, len(sizes), is_kept=self.execution.out is not None)
         done = store.done

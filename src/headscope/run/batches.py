@@ -314,7 +314,6 @@ def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[S
 def _segments(
     corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_tokens: int, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield a document for each segment, for any unit."""
     special = int(tokenizer.num_special_tokens_to_add(pair=joins_pairs(tokenizer)))
     cut = segments(corpus.read(report), offsets_by(tokenizer), max_tokens, special=special)
     return (segment.joined() for segment in cut)
@@ -323,7 +322,6 @@ def _segments(
 def _windows(
     corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_tokens: int, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield the windows of all documents, for any unit."""
     special = int(tokenizer.num_special_tokens_to_add(pair=False))
     for document in corpus.read(report):
         yield from windows(document, offsets_by(tokenizer), max_tokens, special=special)

@@ -310,7 +310,6 @@ def check_states(plan: Plan, states: States) -> None:
 
 
 def _state_types(metric: Metric, plan: Plan) -> dict[str, tuple[np.dtype, int]]:
-    """Return the type and the number of axes of each array in a metric's state."""
     n_lead = int(metric.scope == "layer" and not isinstance(metric, LayersMetric))
     zero = metric.zero(1, plan.axes, is_causal=True)
     return {
@@ -445,8 +444,6 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 
 
 def _is_older_metric(theirs: Mapping[str, object], ours: Mapping[str, object]) -> bool:
-    """Return True if two plans differ only in the code of users' metrics."""
-
     def without_code(plan: Mapping[str, object]) -> str:
         metrics = plan.get("metrics")
         plain = [
@@ -469,7 +466,6 @@ def read_plan(file: Path) -> dict[str, object]:
 
 
 def _refuse_unknown(folder: Path, file: Path) -> None:
-    """Raise RunMismatch for a folder with a result but without a plan."""
     if (folder / RESULT_FILE).is_file():
         raise RunMismatch(
             f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "

@@ -69,8 +69,6 @@ class CommandResult:
 
 @dataclass(slots=True)
 class _CliSettings:
-    """Options of the whole command line, set before a command runs."""
-
     debug: bool = False
     quiet: bool = False
     allow_pickle: bool = False

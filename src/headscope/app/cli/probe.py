@@ -164,7 +164,6 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> CommandResult:
 
 
 def _plain(record: Mapping[str, object]) -> dict[str, object]:
-    """Replace NaN by None, for JSON."""
     return {name: None if value != value else value for name, value in record.items()}
 
 

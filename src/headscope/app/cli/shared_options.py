@@ -86,7 +86,6 @@ class EngineOptions:
 
 
 def _numbers(names: str) -> list[int]:
-    """Return the layers in a list such as `0,5,11`."""
     from headscope.errors import InputError
 
     parts = [part.strip() for part in names.split(",")]

@@ -81,7 +81,6 @@ def wires(
 
 
 def _file(name: str) -> str:
-    """Return the name of a file; raise UnknownName for an unknown task."""
     from pathlib import Path
 
     from headscope.errors import UnknownName

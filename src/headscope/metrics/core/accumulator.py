@@ -82,16 +82,12 @@ all layers."""
 
 
 class _StateKey(NamedTuple):
-    """Block, layer and input of a state."""
-
     block: str
     layer: int
     kind: _MetricInput
 
 
 class _RatioTable(NamedTuple):
-    """Rows of all ratio metrics of one layer."""
-
     shapes: list[tuple[int, ...]]
     """Shape of each array, without `document`."""
     table: Tensor
@@ -295,7 +291,6 @@ class Accumulator:
         return states
 
     def _arrays(self, state_key: _StateKey) -> list[tuple[str, str]]:
-        """Return metric and name of each array in the table of ratio metrics."""
         metrics = self._metrics_of(state_key.block, state_key.kind)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]

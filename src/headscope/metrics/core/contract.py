@@ -211,7 +211,6 @@ class _Summed(Metric):
         return {"bucket": axes.n_buckets, "head": n_heads, **own}
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Return zeros."""
         sizes = self.axis_sizes(n_heads, axes)
         return {
             name: np.zeros([sizes[dim] for dim in self.state_dims(name)]) for name in self.arrays

@@ -199,9 +199,7 @@ class _Piece(NamedTuple):
 
     weights: Tensor
     region: Tensor
-    """Weights, 0 outside the region."""
     scratch: Tensor
-    """Memory for intermediate results."""
 
 
 class Swept(Reduction):

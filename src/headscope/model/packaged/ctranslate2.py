@@ -124,7 +124,6 @@ class _File:
 def _real_numbers(
     stored: Mapping[str, np.ndarray], file: _File
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield variables with their scales applied."""
     for name, array in stored.items():
         if name.endswith("_scale") and name.removesuffix("_scale") in stored:
             continue

@@ -464,8 +464,6 @@ def _reference_inputs(
 
 @dataclass(slots=True)
 class _Found:
-    """Reference maps found among the recordings of one route."""
-
     route: Route
     recordings: list[Recording]
     matches: list[Match]
@@ -625,6 +623,5 @@ def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]
 
 
 def _named_block(recording: Recording, block: BlockName) -> BlockName:
-    """Return `cross` if the module's name says so, else `block`."""
     is_cross = re.search(r"cross|enc_?dec|encoder_attn", recording.module.lower())
     return "cross" if is_cross else block

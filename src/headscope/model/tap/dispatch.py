@@ -89,7 +89,6 @@ class Participant(NamedTuple):
     bound_sites: BoundSites
     site: Site
     inputs: ForwardInputs
-    """Inputs of the running forward pass."""
     block: BlockName
     """Block of the computation in the model that runs the forward pass."""
 
@@ -235,7 +234,6 @@ class _Dispatcher:
             self._opened.enter_context(watching(module, self._start_watch, self._finish_watch))
 
     def detach(self, attached: Attached) -> None:
-        """Remove an attachment; the last one restores the module."""
         with _lock:
             self.attached = tuple(x for x in self.attached if x is not attached)
             if not self.attached:
@@ -243,12 +241,10 @@ class _Dispatcher:
                 self._opened.close()
 
     def attached_here(self) -> list[Attached]:
-        """Return what is attached for calls of this thread."""
         thread = threading.current_thread()
         return [x for x in self.attached if x.thread is None or x.thread is thread]
 
     def _next_call(self) -> dict[int, Participants]:
-        """Return the participants of the call that starts now, by computation."""
         deliver()
         first = _thread_state.first_number
         attachments = [x for x in self.attached_here() if x.number >= first]

@@ -133,8 +133,6 @@ def eager_attention(root: nn.Module) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Saved:
-    """Original value of an attribute, and the number of blocks that have set it."""
-
     value: object
     n_blocks: int
 

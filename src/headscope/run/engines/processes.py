@@ -124,8 +124,6 @@ def _start_server() -> ForkServer | None:
 
 
 class _Forked(BaseProcess):
-    """A process forked from the server."""
-
     _start_method = "forkserver"
     needs_main = False
 

@@ -46,7 +46,6 @@ FALLBACK: type[Reader] = PlainReader
 """Reader of files that no suffix and no reader matches."""
 
 REGISTERED: dict[str, type[Reader]] = {}
-"""Users' readers by name."""
 
 _LOOKED_AT = 100
 
@@ -174,7 +173,6 @@ BLOCKS: Mapping[Unit, int] = {"sentence": 20, "paragraph": 5}
 """Units of a block, in files that mark no documents. `studies/blocks.py` measures block sizes."""
 
 Readable = str | Path | Document | Iterable[object] | Callable[[], Iterable[object]]
-"""Argument of `read`."""
 
 _SMALL_FILES = 4 << 20
 """Maximum bytes of files that are read through to count documents."""
@@ -490,7 +488,6 @@ def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Pa
 
 
 def _are_names_of_files(source: object) -> TypeGuard[list[str] | tuple[str, ...]]:
-    """Return whether the source is a list of names of existing files."""
     if not isinstance(source, list | tuple) or not source:
         return False
     names = [item for item in source if isinstance(item, str) and 0 < len(item) < LONGEST_NAME]

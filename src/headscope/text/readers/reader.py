@@ -24,9 +24,7 @@ Lines = Iterator[tuple[int, str | FileFormatError]]
 
 KEPT_MESSAGES = 20
 LONGEST_LINE = 16 << 20
-"""Maximum bytes of a line."""
 LONGEST_NUMBER = 9
-"""Maximum digits of a number in a file."""
 MAX_EXPANSION = 200
 """Maximum expansion of a gzipped file. Text expands 3 to 10 times, a bomb a thousand times."""
 EXPANSION_FROM = 4 << 20
@@ -49,7 +47,6 @@ class ReadLog:
     counts: Counter[str] = field(default_factory=Counter)
     """Number of sentences, documents, mentions … that were left out."""
     messages: list[str] = field(default_factory=list)
-    """First error messages."""
     independence: dict[str, None] = field(default_factory=dict)
     """Sentences on what is taken as independent; empty if files mark their documents."""
 
