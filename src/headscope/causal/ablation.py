@@ -165,8 +165,7 @@ def make_replacement(
 
     `reads_first` says that the answer is read at the first position.
     """
-    if ablation not in ABLATIONS:
-        raise UnknownName.of("ablation", ablation, ABLATIONS)
+    UnknownName.check("ablation", ablation, ABLATIONS)
     if ablation == "zero":
         if reference is not None:
             raise InputError("reference=… needs ablation='mean'; ablation is 'zero'.")

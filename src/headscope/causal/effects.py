@@ -212,10 +212,8 @@ def effects(
     with phase(f"checking {getattr(model, 'name', model)}", progress):
         model = as_model(model)
         chosen_block = model.wiring.main_block() if block is None else block
-    if method not in METHODS:
-        raise UnknownName.of("method", method, METHODS)
-    if pooling not in POOLINGS:
-        raise UnknownName.of("pooling", pooling, POOLINGS)
+    UnknownName.check("method", method, METHODS)
+    UnknownName.check("pooling", pooling, POOLINGS)
     expect("text", text, str | Sequence | Corpus, "a text, several texts or a corpus")
     sets = head_sets(model, heads, chosen_block)
     means_over = None if reference is None else as_corpus(reference)

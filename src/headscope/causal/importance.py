@@ -242,8 +242,7 @@ def check_importance(
     names = key_classes_of(model)
     chosen = [n for n in names if n not in ("punctuation", "rest")] if classes is None else classes
     for name in chosen:
-        if name not in names:
-            raise UnknownName.of("class of keys", name, names)
+        UnknownName.check("class of keys", name, names)
     chosen_heads = _choose_heads(model, heads, seed)
     encoder, documents, independence = encode_predictable(model, corpus, max_tokens, batch_tokens)
     run = _RemovalRun(

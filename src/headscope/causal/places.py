@@ -56,8 +56,7 @@ def patch_places(
     progress: bool | None,
 ) -> xr.Dataset:
     """Patch every layer at one kind of place. See `headscope.patch`."""
-    if at not in PLACES:
-        raise UnknownName.of("at", at, PLACES)
+    UnknownName.check("at", at, PLACES)
     encoded, graph = encode_pairs(model, pairs, position)
     lengths = {len(pair.tokens[0]) for pair in encoded}
     if at in BY_POSITION and where is None and len(lengths) > 1:

@@ -70,8 +70,7 @@ def relevance(
         checks.
     """
     loaded = as_model(model)
-    if method not in METHODS:
-        raise UnknownName.of("method", method, METHODS)
+    UnknownName.check("method", method, METHODS)
     run = _TextRun.of(loaded, text, target, position)
     return xr.DataArray(
         run.scores(method),
@@ -245,8 +244,7 @@ def check_relevance(
     """
     loaded = as_model(model)
     for method in methods:
-        if method not in METHODS:
-            raise UnknownName.of("method", method, METHODS)
+        UnknownName.check("method", method, METHODS)
     if isinstance(texts, str) or not texts:
         raise InputError("Give a list of texts: one deletion curve describes only its text.")
     orders_at_random = whole_number("n_random", n_random)

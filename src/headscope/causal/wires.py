@@ -103,8 +103,7 @@ def wires(
         InputError: the texts of a pair differ in length or in most places, or have no gap.
         TapUnsupported: the layers of the model do not add up, with the reason.
     """
-    if replace not in REPLACEMENTS:
-        raise UnknownName.of("replace", replace, REPLACEMENTS)
+    UnknownName.check("replace", replace, REPLACEMENTS)
     n_exact = whole_number("exact", exact)
     given = as_pairs(pairs, target, foil, templates)
     with phase(f"checking {getattr(model, 'name', model)}", progress):

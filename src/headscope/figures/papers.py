@@ -345,8 +345,7 @@ def save_figures(
     figures = [figures] if isinstance(figures, str) else figures
     formats = [formats] if isinstance(formats, str) else list(formats)
     for suffix in formats:
-        if suffix not in FigureCanvasBase.get_supported_filetypes():
-            raise UnknownName.of("format", suffix, FigureCanvasBase.get_supported_filetypes())
+        UnknownName.check("format", suffix, FigureCanvasBase.get_supported_filetypes())
     target = Path(folder)
     if target.is_file():
         raise InputError(f"{target} is a file; give the name of a folder to write to.")

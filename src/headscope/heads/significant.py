@@ -189,8 +189,7 @@ def _is_number(value: object) -> bool:
 
 def of_heads(known: dict[str, Labeled], name: str, labels: Mapping[str, str | int]) -> Labeled:
     """Return a variable over layer and head at one label of each other axis."""
-    if name not in known:
-        raise UnknownName.of("variable with intervals", name, known)
+    UnknownName.check("variable with intervals", name, known)
     array = known[name].array
     check_labels(array, labels, array.dims, f"axis of {name}")
     labeled = at_labels(known[name], labels)

@@ -115,8 +115,7 @@ def predict(
 ) -> tuple[int, ...]:
     """See `Probe.predict`."""
     expect("document", document, Document | str, "a document or a text")
-    if decoding not in DECODINGS:
-        raise UnknownName.of("decoding", decoding, DECODINGS)
+    UnknownName.check("decoding", decoding, DECODINGS)
     if isinstance(document, str):
         document = next(iter(read([document])))
     scorer = scorer_of(probe)

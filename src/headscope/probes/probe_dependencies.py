@@ -117,8 +117,7 @@ def probe_examples(
 
     Right sentences come first, in order of the corpus. See `probe_dependencies` for `possessive`.
     """
-    if direction not in DIRECTIONS:
-        raise UnknownName.of("direction", direction, DIRECTIONS)
+    UnknownName.check("direction", direction, DIRECTIONS)
     if possessive not in get_args(Possessive):
         raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
     model = as_model(model)
@@ -126,8 +125,7 @@ def probe_examples(
     corpus = as_corpus(corpus)
     settings = Settings(over=over)
     surveyed = survey(corpus, settings)
-    if relation not in surveyed.relations:
-        raise UnknownName.of("relation", relation, surveyed.relations)
+    UnknownName.check("relation", relation, surveyed.relations)
     encoder = Encoder(model, axes_for(surveyed, settings), settings)
     relation_number = surveyed.relations.index(relation)
     examples: dict[bool, list[ProbeExample]] = {True: [], False: []}

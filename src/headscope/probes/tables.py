@@ -201,8 +201,7 @@ def probe_table(
             "headscope.probe_coreference or headscope.probe_bias."
         )
     for label in relations:
-        if label not in [row.label for row in rows]:
-            raise UnknownName.of(axis.replace("_", " "), label, [row.label for row in rows])
+        UnknownName.check(axis.replace("_", " "), label, [row.label for row in rows])
     rows = sorted(
         _corrected(rows, relations),
         key=lambda row: (row.label != ALL, row.label not in relations, -row.gain),

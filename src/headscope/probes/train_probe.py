@@ -234,8 +234,7 @@ def train_probe(
         InputError: a treebank lacks trees or is not by sentence, the kind is unknown, or the
             disk is full.
     """
-    if kind not in PROBE_KINDS:
-        raise UnknownName.of("kind of probe", kind, PROBE_KINDS)
+    UnknownName.check("kind of probe", kind, PROBE_KINDS)
     if epochs is not None:
         whole_number("epochs", epochs)
     model = as_model(model)

@@ -38,8 +38,7 @@ def named_blocks(
             '{"encoder": […], "decoder": […]}.'
         )
     for name in [*attention, *tokens]:
-        if name not in BLOCKS:
-            raise UnknownName.of("block", name, BLOCKS)
+        UnknownName.check("block", name, BLOCKS)
     if not attention:
         raise InputError("There is no attention: no block is named.")
     stacks = dict(tokens)

@@ -260,10 +260,8 @@ def pairs(
     expect("task", task, str | os.PathLike, "the name of a task or file")
     if not isinstance(task, str) or task.endswith((".jsonl", ".ndjson")) or Path(task).is_file():
         return read_pairs(task)
-    if task not in TASKS:
-        raise UnknownName.of("task", task, TASKS)
-    if contrast not in CONTRASTS:
-        raise UnknownName.of("contrast", contrast, CONTRASTS)
+    UnknownName.check("task", task, TASKS)
+    UnknownName.check("contrast", contrast, CONTRASTS)
     if (names is not None or contrast != "giver") and task != "ioi":
         raise InputError(f"names and contrast are for 'ioi'; {task!r} has its own words.")
     people = tuple(dict.fromkeys(MEN + WOMEN if names is None else names))

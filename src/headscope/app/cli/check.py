@@ -199,8 +199,7 @@ def _label(array: xr.DataArray, axis: str, label: Any, rule: str) -> Any:
             f"not {axis}."
         )
     known = {str(value): value for value in array[axis].values.tolist()}
-    if str(label) not in known:
-        raise UnknownName.of(axis, str(label), known)
+    UnknownName.check(axis, str(label), known)
     return known[str(label)]
 
 

@@ -238,8 +238,7 @@ def combined(
 
     names = list(SCORER_KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
     for name in names:
-        if name not in SCORER_KINDS:
-            raise UnknownName.of("kind of probe", name, SCORER_KINDS)
+        UnknownName.check("kind of probe", name, SCORER_KINDS)
     chosen = [name for name in SCORER_KINDS if name in names]
     out.mkdir(parents=True, exist_ok=True)
     loaded = load_model(model, device)

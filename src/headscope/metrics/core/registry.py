@@ -139,8 +139,7 @@ def _check_description(metric: type[Metric]) -> None:
             raise InputError(f"{cls}.{name} should be text, not {getattr(metric, name)!r}.")
     if not isinstance(metric.order, int):
         raise InputError(f"{cls}.order should be a whole number, not {metric.order!r}.")
-    if metric.scope not in ("layer", "text"):
-        raise UnknownName.of(f"scope of {cls}", metric.scope, ("layer", "text"))
+    UnknownName.check(f"scope of {cls}", metric.scope, ("layer", "text"))
     for name, known in (("blocks", ALL_BLOCKS), ("needs", frozenset(get_args(Need)))):
         if isinstance(inspect.getattr_static(metric, name), property):
             continue  # depends on options

@@ -229,8 +229,7 @@ def read(
     """
     chosen = None if format is None else reader_named(format)
     expect("name", name, str | None, "a text, or None")
-    if layout not in get_args(Layout):
-        raise UnknownName.of("layout", layout, get_args(Layout))
+    UnknownName.check("layout", layout, get_args(Layout))
     expect("documents", documents, int | str | Callable | None, "a number, name or function")
     if isinstance(documents, int):
         whole_number("documents", documents)

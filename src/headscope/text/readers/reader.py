@@ -51,8 +51,7 @@ class ReadLog:
     """Sentences on what is taken as independent; empty if files mark their documents."""
 
     def __post_init__(self) -> None:
-        if self.on_error not in ("raise", "skip"):
-            raise UnknownName.of("on_error", self.on_error, ("raise", "skip"))
+        UnknownName.check("on_error", self.on_error, ("raise", "skip"))
 
     def leave_out(self, what: str, error: FileFormatError) -> None:
         """Count one more of `what`, or raise the error, as `on_error` says."""
