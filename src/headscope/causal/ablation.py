@@ -161,9 +161,8 @@ def make_replacement(
     *,
     reads_first: bool = False,
 ) -> Replacement:
-    """Return the replacement for the arguments of `effects`.
-
-    `reads_first` says that the answer is read at the first position.
+    """Return the replacement for arguments of `effects`; the answer may be read at the first
+    position.
     """
     UnknownName.check("ablation", ablation, ABLATIONS)
     if ablation == "zero":

@@ -29,13 +29,7 @@ T = TypeVar("T")
 
 
 class ForwardPass:
-    """Runs one text, in one row or many.
-
-    Args:
-        model: the model. The caller attaches readers and edits.
-        inputs: inputs of one row.
-        position: the only position whose logits are read; None for all.
-    """
+    """Runs one text, in one row or many. Logits are read at `position`; at all if None."""
 
     def __init__(self, model: Model, inputs: Mapping[str, Tensor], position: int | None) -> None:
         self.model = model
@@ -154,12 +148,7 @@ class UneditedRun:
 
 
 class BatchedAblation:
-    """Runs edits of one text as rows of batches.
-
-    Args:
-        text: forward pass of the text.
-        block: attention block of the edited heads.
-    """
+    """Runs edits of one text, to heads of one block, as rows of batches."""
 
     def __init__(self, text: ForwardPass, block: BlockName) -> None:
         self.text = text

@@ -394,11 +394,7 @@ class _EffectRun:
 def read_text(
     model: Model, text: str, pair: str | None, decoder: str | None
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
-    """Return tokens by stack and inputs of a text; a decoder starts with its start token.
-
-    Raises:
-        InputError: the text has one token, or the model lacks a decoder.
-    """
+    """Return tokens by stack and inputs of a text; a decoder starts with its start token."""
     if "decoder" not in model.info.blocks:
         if decoder is not None:
             raise InputError(f"{model.name} has no decoder side, so decoder={decoder!r} is unused.")

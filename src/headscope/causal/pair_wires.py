@@ -189,9 +189,8 @@ class PairWires:
     def leaving(
         self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
     ) -> Tensor:
-        """Return the output of a layer in which each reader reads its changed stream.
-
-        Readers are all of one layer, and either all with heads or all without.
+        """Return the output of a layer in which readers, all of heads or all not, read changed
+        streams.
         """
         first = self.first
         if readers[0].kind == "logits":

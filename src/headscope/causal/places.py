@@ -154,7 +154,6 @@ def _leaving_by_head(
     run: PairWires, layer: int, at: PatchPlace, places: Sequence[int] | None
 ) -> Tensor:
     """Return the output of a layer for each replaced head; keys and values are copies of its own.
-
     `places` are queries (head, q, pattern) or keys (k, v); None for all.
     """
     first, second = run.first, run.second
@@ -438,9 +437,8 @@ def composition(model: Model | str, reader: tuple[int, int, str]) -> xr.Dataset:
 
 
 def _reader_weights(model: Model, layer: int, kind: str) -> Tensor:
-    """Return `head|group unit neuron`: γ W_r, from unit vectors at the first position.
-
-    Rotary embeddings are rotations, which do not change norms. Proved to be linear.
+    """Return `head|group unit neuron`: γ W_r, proved to be linear, from unit vectors at the first
+    position. Rotary embeddings are rotations, which do not change norms.
     """
     _, inputs = read_text(model, "a b", None, None)
     stream = read_stream(model, inputs)

@@ -203,10 +203,8 @@ def check_finite(model: Model, readout: Readout, value: np.ndarray) -> None:
 
 
 def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> int | None:
-    """Return the index of the logits for a position; None for a label of the whole text.
-
-    In a masked model −1 is the last mask of the text; in a token classifier, the last token that
-    is not special.
+    """Return the index of the logits for a position; None for a label of the whole text. −1 is the
+    last mask in a masked model, the last token that is not special in a token classifier.
     """
     objective = model.require_objective("An effect on a prediction")
     if objective == "label":
@@ -236,10 +234,7 @@ def find_answers(
     measure: str,
     position: int | None,
 ) -> LogitDifference:
-    """Find target and foil by the logits (`answer`) of the unedited text; by default the top two.
-
-    `foil=False` is none.
-    """
+    """Find target and foil by the logits (`answer`) of the unedited text; by default the top 2."""
     if measure not in MEASURES:
         raise UnknownName.of("measure", measure, MEASURES)
     top = logits.argsort(descending=True)[:3].tolist()

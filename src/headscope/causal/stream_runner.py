@@ -80,16 +80,10 @@ class StreamReader:
 
 @dataclass(frozen=True, eq=False)
 class StreamGraph:
-    """Sources and readers of a model whose layers add up, proved on one text.
+    """Sources, in the order in which they are added, and readers of a model, proved on one text.
 
-    Attributes:
-        sources: in the order in which they are added.
-        readers: in the order in which they read.
-        exists: `source reader`: True where the source is added before the reader reads.
-        sites: by layer, the attention.
-        projections: by layer, the module of the output projection.
-        mlps: by layer, the module whose output is the MLP's.
-        is_parallel: True if an MLP does not read the heads of its layer.
+    `exists` (`source reader`) is True where the source is added before the reader reads. Modules
+    are by layer. In a parallel model, an MLP does not read the heads of its layer.
     """
 
     model: Model
@@ -115,11 +109,7 @@ class StreamGraph:
 
 
 def stream_graph(model: Model, inputs: Mapping[str, Tensor]) -> StreamGraph:
-    """Return the sources and readers of a model; prove on a text that its sources sum.
-
-    Raises:
-        TapUnsupported: the layers do not add up, or queries, keys and values are not seen.
-    """
+    """Return the sources and readers of a model; prove on a text that its sources sum."""
     objective = model.require_objective("A wire")
     if objective not in ("causal", "masked"):
         raise InputError(
@@ -233,9 +223,8 @@ class StreamRunner:
         return self.text.n_tokens
 
     def _capture(self) -> Tensor:
-        """Run the text once and keep copies of all layers; return the logits at the position.
-
-        Captures are copies: some families add in place.
+        """Run the text once and keep copies of all layers (some families add in place); return the
+        logits.
         """
         graph, block = self.graph, self.model.wiring.main_block()
         found: dict[tuple[str, int], Tensor] = {}
@@ -330,13 +319,9 @@ class StreamRunner:
     def call(
         self, layer: int, rows: Tensor, attended: Tensor | None = None, stops_at: str | None = None
     ) -> Tensor:
-        """Run a layer on rows (`row position unit`); return its output.
-
-        Args:
-            layer: the layer.
-            rows: input of the layer.
-            attended: rows to use as the output of its attention.
-            stops_at: end at the `vectors`, the head `outputs` or the `mlp`, kept in `_seen`.
+        """Run a layer on rows (`row position unit`); return its output. `attended` replaces the
+        output of its attention. `stops_at` ends at the `vectors`, head `outputs` or `mlp`, kept in
+        `_seen`.
         """
         args, kwargs = self._calls[layer]
         n = len(rows)
@@ -380,9 +365,8 @@ class StreamRunner:
         return query, key, value
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Return head outputs (`row head position neuron`) of given vectors; rows may be one.
-
-        Plain scores are computed here; others (soft caps, biases) by the model's own attention.
+        """Return head outputs (`row head position neuron`) of given vectors; rows may be one. Plain
+        scores are computed here; others (soft caps, biases) by the model's own attention.
         """
         state, site = self.states[layer], self.graph.sites[layer]
         if state.offset is None:
@@ -420,9 +404,8 @@ class StreamRunner:
     # Passes above a layer.
 
     def tail(self, entries: Mapping[int, Tensor]) -> Tensor:
-        """Return `row answer`: logits for streams that leave a layer, by that layer.
-
-        Rows come back layer by layer; everything above each is run.
+        """Return `row answer`: logits for streams that leave a layer, by that layer. Rows come back
+        layer by layer.
         """
         rows: Tensor | None = None
         with self.model.attached(Attachment(returns_weights=False)):
@@ -496,9 +479,8 @@ class StreamRunner:
     def _reader_gradients(
         self, layer: int, rows: Tensor, gradients: Sequence[Tensor | None], result: Tensor
     ) -> Tensor:
-        """Fill in ∂m/∂x of a layer's queries, keys and values; return their sum by row.
-
-        Each reader has a vector-Jacobian product of its own through the norm and its weights.
+        """Fill in ∂m/∂x of a layer's queries, keys and values; return their sum by row. Each reader
+        has a vector-Jacobian product of its own through the norm and its weights.
         """
         rows = rows.detach().requires_grad_()
         total = torch.zeros_like(rows)

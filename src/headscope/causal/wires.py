@@ -187,10 +187,7 @@ def describe(numbers: np.ndarray, n_pairs: int) -> str:
 
 
 class PairStore:
-    """Numbers of single pairs in a folder, so that a stopped run can go on.
-
-    Files are named by a hash of weights, texts, answers and options.
-    """
+    """Numbers of single pairs in a folder, named by a hash, so that a stopped run can go on."""
 
     def __init__(
         self, folder: str | os.PathLike[str] | None, graph: StreamGraph, replace: Replace
@@ -249,9 +246,8 @@ def _estimate(run: PairWires) -> dict[str, np.ndarray]:
 def choose(
     integrated: np.ndarray, screen: np.ndarray, candidates: np.ndarray, n: int
 ) -> np.ndarray:
-    """Return `wire 2`: n sources and readers, from the top of the screen and of EAP-IG by turns.
-
-    A group's wire is ranked by the largest of its sum and of its heads: opposite heads cancel.
+    """Return `wire 2`: n sources and readers, from the top of the screen and of EAP-IG by turns. A
+    group's wire is ranked by the largest of its sum and of its heads: opposite heads cancel.
     """
     largest = np.maximum(np.abs(screen.sum(-1)), np.abs(screen).max(-1))
     lists = []
@@ -341,9 +337,8 @@ def _held_out_p(
     gaps: np.ndarray,
     numbers: np.ndarray,
 ) -> np.ndarray:
-    """Return p of wires that even templates choose, tested on odd ones, corrected by Holm.
-
-    Wires that even templates choose and that were not run count as p = 1.
+    """Return p of wires that even templates choose, tested on odd ones, corrected by Holm. Wires
+    that even templates choose and that were not run count as p = 1.
     """
     p = np.full(len(chosen), np.nan)
     odd = numbers % 2 == 1
@@ -367,10 +362,8 @@ def _held_out_p(
 def _places(
     run: PairWires, chosen: np.ndarray, table: Mapping[str, np.ndarray], position: int
 ) -> dict[str, np.ndarray]:
-    """Return where the largest wires are read in one pair, and the part of that position.
-
-    A source is replaced at one position at a time. Logits are read at the position of the
-    prediction.
+    """Return where the largest wires are read in one pair, and the part of that position. A source
+    is replaced at one position at a time.
     """
     sizes = np.fmax(np.abs(table["share"]), np.nanmax(
         np.column_stack((np.abs(table["share_by_head"]), np.zeros(len(chosen)))), 1

@@ -197,14 +197,8 @@ _JACKKNIVES: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDicti
 def find_subjects(
     results: Iterable[object], pages: Mapping[str, str] | None = None
 ) -> tuple[ModelResults, ...]:
-    """The subjects of a report, in the order in which they were first given.
-
-    Args:
-        results: results, effects of heads over a corpus, and trained probes.
-        pages: addresses of explorer pages by the model's name (or a part of it).
-
-    Raises:
-        InputError: there is no result, or something else was given.
+    """Return the subjects of a report, in the order in which they were first given. `pages` are
+    addresses of explorer pages by the model's name, or a part of it.
     """
     groups: list[tuple[_Key, list[Result]]] = []
     norm_weighted: list[Result] = []
@@ -401,10 +395,7 @@ def figure_of(
     paper: str = "",
     **content: Any,
 ) -> Figure:
-    """Return a figure: the fields of all figures, then the content of its kind.
-
-    `tests/reporting/test_types.py` checks the content against `chart_types`.
-    """
+    """Return a figure: the fields of all figures, then the content of its kind (`chart_types`)."""
     common = {
         "id": key,
         "kind": kind,

@@ -63,13 +63,7 @@ _Grid = tuple[Figure, list[Axes]]
 def paint(
     chart: Chart, subjects: Sequence[SubjectEntry] = (), *, across: int = MAX_ACROSS
 ) -> Figure:
-    """Draw a chart.
-
-    Args:
-        chart: heads, lines, dots, map, finder, exemplars or sentences.
-        subjects: models that the chart refers to by number.
-        across: panels in a row.
-    """
+    """Draw a chart; it refers to `subjects` by number, and has `across` panels in a row."""
     with styled():
         match chart["kind"]:
             case "heads":

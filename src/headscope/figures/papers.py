@@ -194,10 +194,7 @@ def _clark_1(result: Result) -> Chart:
 
 
 def _clark_2(result: Result) -> Chart:
-    """Build attention to special tokens and punctuation, and to separators (section 3.2).
-
-    Models without separators have only the first panel.
-    """
+    """Build attention to special tokens and punctuation, and to separators if any (section 3.2)."""
     shares = result["class_share"]
     panels: dict[str, Sequence[Line]] = {
         "Attention to …": [
@@ -235,10 +232,7 @@ def _clark_3(result: Result) -> Chart:
 
 
 def _clark_4(result: Result) -> Chart:
-    """Build the entropy of every head's rows, from all tokens and from the first (section 3.3).
-
-    In causal attention the first token attends only to itself, so its panel is omitted.
-    """
+    """Build the entropy of rows, of all tokens and, unless causal, the first (section 3.3)."""
     panels: dict[str, Sequence[Line]] = {"From all tokens": [head_points(result["row_entropy"])]}
     if (result["first_entropy"] > 0).any():
         panels["From the first token alone"] = [head_points(result["first_entropy"])]

@@ -35,11 +35,7 @@ OURS = "headscope_"
 def export_headvis(
     result: Result, folder: str | os.PathLike[str], *, block: str | None = None
 ) -> Path:
-    """Write the folder; it appears whole or not at all. `Result.export` is the way to call it.
-
-    Raises:
-        InputError: the result has no samples, or the folder holds something else.
-    """
+    """Write the folder; it appears whole or not at all. `Result.export` is the way to call it."""
     name = block or next(iter(result.blocks))
     samples = result.states.get(name, {}).get("head_samples")
     if samples is None:

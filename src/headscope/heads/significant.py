@@ -224,10 +224,7 @@ def rivals_of(
     against: str,
     labels: Mapping[str, str | int],
 ) -> tuple[str, list[Jackknife]]:
-    """Return the title and the values that heads are compared with, the highest value first.
-
-    A head must be above all of them: an offset that is best by chance does not decide.
-    """
+    """Return the title and the values that heads must all be above, the highest value first."""
     if against == "baseline" and name == "dep_alignment":
         is_either = labels.get("parent") == "either" and "dep_baseline" in known
         against = "dep_baseline" if is_either else "dep_baseline_by_parent"

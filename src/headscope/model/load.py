@@ -450,11 +450,7 @@ def kept_parameters(model: Model) -> tuple[str, ...]:
 
 
 def randomized(model: Model, seed: int = 0) -> Model:
-    """Copy the model with random weights, except its embeddings.
-
-    The weights are initialized as transformers does for training from scratch. The state of
-    torch's random generator is restored.
-    """
+    """Copy the model with random weights, except its embeddings, as for training from scratch."""
     module = model.module
     with torch.random.fork_rng(devices=[]), quiet():
         torch.manual_seed(seed)

@@ -172,7 +172,6 @@ class TappedModule:
         **options: object,
     ) -> ModelOutput:
         """Run one forward pass without gradients; `reader` gets each layer's attention in turn.
-
         `layers` are the only ones to read; others run in torch's fused attention.
         """
         moved = self.to_device(inputs)

@@ -42,13 +42,8 @@ class HubOptions(TypedDict, total=False):
 
 
 def reach_hub(name: str, revision: str | None) -> bool:
-    """Query the hub for a model; return False if only the local hub cache has it.
-
-    transformers itself would retry for half a minute.
-
-    Raises:
-        HubUnreachable: the hub does not answer, and its cache on this machine lacks the model.
-        ModelNotFound: the hub does not have the model, or restricts access.
+    """Query the hub for a model; return False if only the local hub cache has it. transformers
+    itself would retry for half a minute.
     """
     try:
         cached = try_to_load_from_cache(name, "config.json", revision=revision)

@@ -207,11 +207,8 @@ class Treebank:
 
 
 def read_treebank(corpus: Corpus | Readable) -> Treebank:
-    """Return the sentences of a parsed corpus. Documents are not cut.
-
-    Raises:
-        InputError: the corpus is empty, a sentence lacks parents, or a document has several
-            sentences; the message names the document.
+    """Return the sentences of a parsed corpus. Documents are not cut. Raises InputError for an
+    empty corpus, and for documents without parents or with several sentences.
     """
     corpus = as_corpus(corpus)
     documents = tuple(document for document in corpus if len(document))

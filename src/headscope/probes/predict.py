@@ -55,11 +55,8 @@ def best_tree(scores: np.ndarray) -> np.ndarray:
 
 
 def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
-    """Return `node`: its parent in the best tree below `root`; the entry of `root` is undefined.
-
-    Args:
-        scores: `node candidate`, square; -inf without an edge.
-        root: node without a parent.
+    """Return `node`: its parent in the best tree below `root`, which has no entry. `scores` are
+    `node candidate`; -inf without an edge.
     """
     parents: np.ndarray = scores.argmax(1)
     parents[root] = root

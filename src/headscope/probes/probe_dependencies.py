@@ -113,9 +113,8 @@ def probe_examples(
     block: BlockName | None = None,
     over: Over = "attention",
 ) -> ProbeExamples:
-    """Return sentences in which a head finds or misses a relation. See `Result.examples`.
-
-    Right sentences come first, in order of the corpus. See `probe_dependencies` for `possessive`.
+    """Return sentences in which a head finds or misses a relation, right ones first. See
+    `Result.examples`.
     """
     UnknownName.check("direction", direction, DIRECTIONS)
     if possessive not in get_args(Possessive):

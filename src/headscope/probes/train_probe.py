@@ -68,10 +68,7 @@ def evaluate(
     is_punctuation: Sequence[np.ndarray],
     texts: Sequence[str],
 ) -> xr.Dataset:
-    """Score every sentence once: attachment by both decodings, and reliance on heads.
-
-    `is_punctuation` and `texts` (the source text) are given for each sentence.
-    """
+    """Score every sentence once: attachment by both decodings, and reliance on heads."""
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION_SCORES)))
     baseline = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
     counts = np.zeros((len(examples), len(PUNCTUATION_SCORES)))

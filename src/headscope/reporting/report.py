@@ -269,10 +269,7 @@ def build_report(
     replicate: Sequence[Result] = (),
     hypotheses: Sequence[Hypothesis] = (),
 ) -> Report:
-    """Everything the page shows: findings, sections of figures, cards of heads, provenance.
-
-    A section is left out if the results have nothing to show in it.
-    """
+    """Return all that the page shows: findings, sections of figures, cards of heads, provenance."""
     given = list(results)
     wires = [result for result in given if isinstance(result, Wires)]
     given = [result for result in given if not isinstance(result, Wires)]
@@ -338,12 +335,8 @@ def _add_independence(sections: Sequence[Section], subjects: Sequence[ModelResul
 def build_map_report(
     heads: HeadMap, results: Iterable[object], *, explorer: str | None = None
 ) -> Report:
-    """Return a report with one figure, the map of heads, and the cards of its heads.
-
-    Args:
-        heads: the map.
-        results: further results of the model, for the cards.
-        explorer: address of an explorer page of the model, which cards link to.
+    """Return a report with one figure, the map of heads, and the cards of its heads. Cards link to
+    the page `explorer`.
     """
     name = heads.result.model
     pages = {name: explorer} if explorer else None

@@ -254,11 +254,7 @@ DESCRIPTION = {
 
 
 def result_of_effects(effects: xr.DataArray) -> Result:
-    """Convert `headscope.effects(model, corpus)` to a result with the variable `effect`.
-
-    Raises:
-        InputError: the effects are on one prediction, or of sets of heads.
-    """
+    """Convert `headscope.effects(model, corpus)` to a result with the variable `effect`."""
     if "provenance" not in effects.attrs or effects.dims != ("layer", "head"):
         raise InputError(
             "Only effects of single heads over a corpus stand in cards, maps and reports: what one "

@@ -92,11 +92,7 @@ class RawGroup(NamedTuple):
 
 
 def read_groups(path: Path) -> dict[str, RawGroup]:
-    """Check a file and read every group by path (`/`, `/log`).
-
-    Raises:
-        FileFormatError: the file has content that headscope does not write, or is damaged.
-    """
+    """Check a file and read every group by path (`/`, `/log`)."""
     try:
         with h5py.File(path, "r") as root:
             groups = [("/", root), *_check(path, root)]
@@ -220,11 +216,7 @@ def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, Any]:
 
 
 def read_in_child(path: Path) -> dict[str, RawGroup]:
-    """Read a file as `read_groups` does, in a child process with limits of time and memory.
-
-    Raises:
-        FileFormatError: also if the child crashes or reaches a limit.
-    """
+    """Read a file as `read_groups` does, in a child process with limits of time and memory."""
     size = path.stat().st_size
     seconds = MAX_CPU_SECONDS + size // BYTES_PER_SECOND
     longest = MAX_CLOCK_RATIO * seconds

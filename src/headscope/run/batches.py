@@ -266,11 +266,7 @@ def key_classes_of(model: Model) -> tuple[str, ...]:
 
 
 def token_limit(model: Model, max_tokens: int | None) -> int:
-    """Return the maximum number of tokens of a document: the option's, or the model's limit.
-
-    Raises:
-        InputError: special tokens leave no room for text.
-    """
+    """Return the maximum number of tokens of a document: the option's, or the model's limit."""
     requested = NO_LIMIT if max_tokens is None else whole_number("max_tokens", max_tokens)
     limit = min(requested, model.info.max_length or requested)
     special = int(model.require_tokenizer().num_special_tokens_to_add(pair=False))

@@ -367,12 +367,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def finished(folder: Path, plan: Plan) -> Result | None:
-    """Return the result of this plan if its run is complete and its file is sound.
-
-    Raises:
-        FileFormatError: headscope of this edition did not write the file.
-        RunMismatch: the result is of another plan.
-    """
+    """Return the result of this plan if its run is complete and its file is sound."""
     file = folder / RESULT_FILE
     if not file.is_file():
         return None
@@ -393,12 +388,7 @@ def finished(folder: Path, plan: Plan) -> Result | None:
 
 
 def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
-    """Check that the folder has a run of this plan, or write the plan into it.
-
-    Raises:
-        RunMismatch: the folder has a run with another plan; the message lists differences.
-        InputError: the plan in the folder cannot be read.
-    """
+    """Check that the folder has a run of this plan, or write the plan into it."""
     file = folder / "plan.json"
     ours = json.loads(json.dumps(plan.to_dict()))
     if file.is_file() and resume:

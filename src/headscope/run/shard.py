@@ -253,9 +253,8 @@ def measure_shard(
 def encode_predictable(
     model: Model, corpus: Corpus, max_tokens: int, batch_tokens: int = 1024
 ) -> tuple[Encoder, list[EncodedDocument], str]:
-    """Encode the documents in which the model has something to predict.
-
-    Also return in words what is taken as independent, "" for documents that the corpus marks.
+    """Encode the documents in which the model has something to predict. Also return in words what
+    is taken as independent, "" for documents that the corpus marks.
     """
     settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
     surveyed = survey(corpus, settings)

@@ -81,11 +81,7 @@ class Pairs(Sequence[tuple[str, str]]):
 
 
 def read_pairs(path: str | os.PathLike[str]) -> Pairs:
-    """Read JSON lines with `text`, `contrast` and, if known, `target`, `foil`, `template`.
-
-    Raises:
-        FileFormatError: a line is not such an object.
-    """
+    """Read JSON lines with `text`, `contrast` and, if known, `target`, `foil`, `template`."""
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(file)!r} of pairs.")
@@ -303,11 +299,7 @@ MIN_TEMPLATES = 5
 
 
 def number_templates(texts: Sequence[str], labels: Sequence[object] | None = None) -> np.ndarray:
-    """`text`: return the number of each text's template: of its label if given, else as found.
-
-    Raises:
-        InputError: there is not one label for each text.
-    """
+    """`text`: return the number of each text's template: of its label if given, else as found."""
     if labels is None:
         return find_templates(texts)
     if isinstance(labels, str) or len(labels) != len(texts):

@@ -47,10 +47,7 @@ class Segment:
 def shorten(
     document: Document, tokenize: Tokenize, max_tokens: int = 128, *, special: int = 0
 ) -> Document:
-    """Return the beginning of a document that fits into `max_tokens`, `special` tokens included.
-
-    The document is cut after the last word whose tokens all fit.
-    """
+    """Return the beginning of a document that fits into `max_tokens`, `special` tokens included."""
     n_tokens = _room(max_tokens, special)
     offsets = tokenize(document.text)
     if len(offsets) <= n_tokens:

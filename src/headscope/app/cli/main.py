@@ -89,10 +89,7 @@ register(probe, combined, example="probe combined train.conllu dev.conllu -o pro
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Exit codes: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM.
-    """
+    """Run the command line and exit: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM."""
     warnings.showwarning = lambda message, *_: typer.echo(f"headscope: {message}", err=True)
     try:
         code = app(arguments, prog_name="headscope", standalone_mode=False)

@@ -42,13 +42,7 @@ IDLE_SECONDS = 10.0
 
 
 def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
-    """Return the ASGI app.
-
-    Args:
-        service: models and stored traces.
-        token: required token; empty for none.
-        host: address that the server listens on.
-    """
+    """Return the ASGI app for an address; an empty token is not required."""
     queue: JobQueue | None = None
 
     @asynccontextmanager

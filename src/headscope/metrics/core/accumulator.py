@@ -105,10 +105,7 @@ class _BatchSums:
 
 
 class Accumulator:
-    """Sums over batches. Use `batch` around each forward pass, `states` at the end.
-
-    `n_layers` is the expected number of layers in a block.
-    """
+    """Sums over batches. Use `batch` around each forward pass, `states` at the end."""
 
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
@@ -385,9 +382,8 @@ def _padded(
 def merge_states(
     metrics: Sequence[Metric], left: States, right: States, *, in_place: bool = False
 ) -> States:
-    """Merge states metric by metric; a state that only one side has is kept.
-
-    With `in_place`, arrays of `left` may be overwritten, and `left` is not used again.
+    """Merge states metric by metric; a state that only one side has is kept. With `in_place`,
+    arrays of `left` may be overwritten, and `left` is not used again.
     """
     merged: States = {block: {} for block in {**left, **right}}
     for block, by_metric in merged.items():

@@ -270,10 +270,7 @@ def reads_rows(metric: Metric) -> bool:
 
 @contextmanager
 def attribute_errors(metric: Metric) -> Iterator[None]:
-    """Convert errors in a metric's code to MetricError with its name.
-
-    headscope's own errors and a lack of memory pass unchanged.
-    """
+    """Convert errors in a metric's code, but not a lack of memory, to MetricError with its name."""
     try:
         yield
     except MetricError as error:

@@ -205,16 +205,9 @@ def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Me
 def find_metrics(
     wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
 ) -> tuple[Metric, ...]:
-    """Return metrics from names or instances.
-
-    Args:
-        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
-            is always added: it counts the documents.
-        available: annotations of the corpus, and `gradients` and `loss` if the model has them.
-            "all" leaves out metrics that need others, and expensive ones (`is_default`).
-
-    Raises:
-        InputError: a named metric needs more than is available.
+    """Return metrics from names or instances; `tokens_per_document`, which counts, is always added.
+    "all" leaves out metrics that need more than is `available`, and expensive ones (`is_default`);
+    a named one raises InputError.
     """
     items = list_metrics(wanted)
     metrics: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}

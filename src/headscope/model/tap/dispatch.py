@@ -94,16 +94,7 @@ class Participant(NamedTuple):
 
 
 class Participants:
-    """All participants in one computation, in the order of attachment.
-
-    Attributes:
-        members: at least one participant.
-        site: the computation's site in the model attached first.
-        edits: edits that apply here, each with its participant.
-        wants_scores: True if any reader needs scores.
-        wants_gradient: True if any attachment has a gradient callback.
-        returns_weights: True if the weights are returned to the model.
-    """
+    """Participants in one computation, in the order of attachment; `site` is the first's."""
 
     def __init__(self, members: Sequence[Participant]) -> None:
         self.members = members
@@ -390,9 +381,8 @@ class _FoldedEdits(Hooks):
 def _inputs(
     bound_sites: BoundSites, computation: int, sites: dict[BoundSites, dict[int, Site]]
 ) -> tuple[ForwardInputs, BlockName]:
-    """Return the inputs of the running forward pass, and the block of the computation in it.
-
-    The bound sites' own root comes first. A base model may run alone: then another root counts.
+    """Return the inputs of the running forward pass, and the block of the computation in it. The
+    bound sites' own root comes first; a base model may run alone.
     """
     for other in (bound_sites, *sites):
         if other.inputs is not None and computation in sites[other]:
@@ -466,10 +456,8 @@ def _read(
     n_keys: int | None = None,
     **options: Any,
 ) -> None:
-    """Pass the attention to every reader, under the block and layer of its model.
-
-    `rows` are those of a block, of a layer with `n_keys` keys. `options` are further fields of
-    `Attention`.
+    """Pass the attention to every reader, under the block and layer of its model. `rows` are those
+    of a block, of a layer with `n_keys` keys.
     """
     attentions: dict[BoundSites, Attention] = {}
     is_over = False

@@ -438,10 +438,7 @@ class ItemSource:
 def _guarded(
     reader: Reader, path: Path, options: ReadOptions, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield the documents of a reader. Its errors name the file and line, and obey `on_error`.
-
-    A generator ends with its first error, so the rest of the file is left out.
-    """
+    """Yield the documents of a reader up to its first error, which names the file and line."""
     line, is_readable = 0, True
 
     def counted() -> Lines:

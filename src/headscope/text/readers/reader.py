@@ -82,13 +82,10 @@ def whole_number(text: str) -> int | None:
 
 
 def read_lines(path: Path) -> Lines:
-    """Yield the lines of a file, gzipped or not.
+    """Yield the lines of a file, gzipped or not; an error takes the place of an unreadable line.
 
-    Windows line ends, a byte order mark and a missing last line end are accepted.
-
-    Raises:
-        FileFormatError: The file is UTF-16, its compression is broken, or it expands too much.
-            A line that is too long or not UTF-8 does not raise: the error takes its place.
+    Windows line ends, a byte order mark and a missing last line end are accepted. Raises
+    FileFormatError for UTF-16, broken compression, or a file that expands too much.
     """
     with path.open("rb") as raw:
         start = raw.read(2)
