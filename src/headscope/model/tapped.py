@@ -220,11 +220,7 @@ class TappedModule:
         moved = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
             moved = uncached(self.module) | moved
-        with (
-            contextlib.suppress(AllRead),
-            torch.inference_mode(),
-            self.attached(attachment, moved),
-        ):
+        with contextlib.suppress(AllRead), torch.inference_mode(), self.attached(attachment, moved):
             self.module(**(uncached(self.module) if stops == "uncached" else {}) | moved)
 
     def to_device(self, inputs: Mapping[str, object]) -> dict[str, object]:

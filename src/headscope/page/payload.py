@@ -319,9 +319,7 @@ def live_command(trace: Trace, other: Trace | None = None) -> str:
 
 
 def _shown(
-    traces: Sequence[Trace],
-    examples: Sequence[Sequence[int]],
-    step: Mapping[str, object] | str,
+    traces: Sequence[Trace], examples: Sequence[Sequence[int]], step: Mapping[str, object] | str
 ) -> list[Trace]:
     """The traces that a selection is about: of its example, the first by default."""
     parts = read_fragment(step) if isinstance(step, str) else step

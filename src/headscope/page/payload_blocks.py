@@ -262,5 +262,5 @@ def _check_weights(
         layer, head, query, key = (int(i) for i in np.argwhere(missing)[0])
         warn(
             f"{int(missing.sum())} weights of block {block.name!r} are NaN, the first at layer "
-            f"{layer}, head {head}, query {query}, key {key}: they are shown as missing.",
+            f"{layer}, head {head}, query {query}, key {key}: they are shown as missing."
         )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, option, settings
 
 
 REPLICATE = "replicate"
@@ -20,24 +18,22 @@ def analyze(
     *,
     metrics: Annotated[
         str,
-        typer.Option(
-            help="Names with commas between. 'all' omits js, which takes as long as the model; "
+        option(
+            "Names with commas between. 'all' omits js, which takes as long as the model; "
             "all,js adds it."
         ),
     ] = "all",
     unit: options.UnitOption = "sentence",
     segments: options.SegmentsOption = False,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(min=2, help="Cut longer documents. [default: 512, for segments 128]"),
+        int | None, option("Cut longer documents. [default: 512, for segments 128]", min=2)
     ] = None,
     windows: Annotated[
-        int | None,
-        typer.Option(min=8, help="Read longer documents in overlapping windows, not cut."),
+        int | None, option("Read longer documents in overlapping windows, not cut.", min=8)
     ] = None,
     run: options.CorpusRunOptions,
     figures: Annotated[
-        bool, typer.Option(help="Also draw the papers' figures, without a new run if complete.")
+        bool, option("Also draw the papers' figures, without a new run if complete.")
     ] = False,
     replicate: Annotated[
         str | None,

@@ -6,18 +6,16 @@ import json
 import math
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
 
 
 def wires(
     pairs: Annotated[
         str,
-        typer.Argument(
-            help="JSON lines with text, contrast, target, foil, template; or ioi, agreement, "
+        argument(
+            "JSON lines with text, contrast, target, foil, template; or ioi, agreement, "
             "pronouns, greater-than, induction."
         ),
     ],
@@ -25,13 +23,11 @@ def wires(
     *,
     model: options.ModelOption = "smollm2",
     device: options.DeviceOption = None,
-    n: Annotated[int, typer.Option(min=1, help="Pairs of a named task.")] = 64,
-    exact: Annotated[int, typer.Option(min=1, help="Wires to run exactly.")] = 100,
-    curve: Annotated[bool, typer.Option(help="Also measure circuits alone on held-out pairs.")] = (
-        True
-    ),
+    n: Annotated[int, option("Pairs of a named task.", min=1)] = 64,
+    exact: Annotated[int, option("Wires to run exactly.", min=1)] = 100,
+    curve: Annotated[bool, option("Also measure circuits alone on held-out pairs.")] = (True),
     seed: options.SeedOption = 0,
-    top: Annotated[int, typer.Option(min=1, help="How many wires to print.")] = 20,
+    top: Annotated[int, option("How many wires to print.", min=1)] = 20,
 ) -> CommandResult:
     """Measure wires between heads: exact effects with intervals over templates, and stability.
 
@@ -81,7 +77,6 @@ def wires(
 
 
 def _file(name: str) -> str:
-    """Return the name of a file; raise UnknownName for an unknown task."""
     from pathlib import Path
 
     from headscope.errors import UnknownName

@@ -36,20 +36,13 @@ QUICK = ("row", "neurons")
 SLOW = ("edit", "score")
 """Requests that run the model once."""
 BACKLOG = 2048
-"""Maximum connections waiting to be accepted."""
 MAX_CONNECTIONS = 500
 IDLE_SECONDS = 10.0
 """Time limit of a request's headers and of its body; idle connections are closed soon after it."""
 
 
 def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
-    """Return the ASGI app.
-
-    Args:
-        service: models and stored traces.
-        token: required token; empty for none.
-        host: address that the server listens on.
-    """
+    """Return the ASGI app for an address; an empty token is not required."""
     queue: JobQueue | None = None
 
     @asynccontextmanager
@@ -176,7 +169,6 @@ class _TimedProtocol(H11Protocol):
     """HTTP connection that is closed while it sends no request, and beyond a number of others."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to watch a new connection."""
         super().connection_made(transport)
         self._was_idle = False
         if len(self.connections) > MAX_CONNECTIONS:
@@ -199,7 +191,6 @@ def make_token() -> str:
 
 
 async def _body(request: Request, most: int) -> Mapping[str, object]:
-    """Return the JSON object of a request of at most `most` bytes."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
         raise InputError("Requests must be JSON (Content-Type: application/json).")

@@ -157,11 +157,7 @@ class LabService:
     def ask(
         self, reader: str, kind: str, request: Mapping[str, object]
     ) -> Mapping[str, object] | bytes:
-        """Answer a request about stored traces; a row of attention is bare bytes.
-
-        Raises:
-            HeadscopeError: the traces are not stored, or lack the requested part.
-        """
+        """Answer a request about stored traces; a row of attention is bare bytes."""
         reply: Reply = getattr(self.store.find(reader, request.get("id")), kind)(request)
         answer, buffers = reply
         if kind == "row":
