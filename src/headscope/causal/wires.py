@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,6 +98,7 @@ def wires(
     folder: str | os.PathLike[str] | None = None,
     seed: int = 0,
     progress: bool | None = None,
+    on_step: Callable[[int, int], None] | None = None,
 ) -> Wires:
     """Measure which source feeds which reader on contrast pairs, and how certain that is.
 
@@ -127,6 +129,7 @@ def wires(
         folder: folder for results of single pairs. A second call goes on where the first stopped.
         seed: seed of the resamples.
         progress: show progress; by default on a terminal.
+        on_step: called with the number of runs over a pair that are done, and of all of them.
 
     Raises:
         InputError: the texts of a pair differ in length or in most places, or have no gap.
@@ -144,20 +147,27 @@ def wires(
     candidates = graph.exists if heads is None else graph.exists & _touching(graph, heads)
     numbers = number_templates([first for first, _ in given.texts], given.templates)
     store = PairStore(folder, graph, replace)
+    n_done = itertools.count(1)
     with closing(Meter(2 * len(encoded), shown=progress)) as meter:
+
+        def advance(amount: int) -> None:
+            meter.advance(amount)
+            if on_step is not None:
+                on_step(next(n_done), 2 * len(encoded))
+
         n_members = max(len(reader.heads) for reader in graph.readers)
         shape = (int(numbers.max()) + 1, *graph.exists.shape)
         integrated, screen = np.zeros(shape), np.zeros((*shape, n_members))
         gaps = np.zeros(len(encoded))
         for i, (pair, number) in enumerate(zip(encoded, numbers, strict=True)):
-            gaps[i], *found = _estimate(pair, graph, store, meter.advance)
+            gaps[i], *found = _estimate(pair, graph, store, advance)
             for total, value in zip((integrated, screen), found, strict=True):
                 total[number] -= np.sign(gaps[i]) * value  # the closed part of the gap
         if not np.abs(gaps).sum() > 0:
             raise InputError("The two texts of every pair give the same logits: there is no gap.")
         chosen = choose(integrated.sum(0), screen.sum(0), candidates, n_exact)
         runs = _runs(graph, chosen)
-        moved = np.stack([_exact(pair, graph, store, runs, meter.advance) for pair in encoded])
+        moved = np.stack([_exact(pair, graph, store, runs, advance) for pair in encoded])
     sizes = pool(np.abs(gaps), numbers)
     effects = _arranged(runs, chosen, moved, screen.shape[-1])
     table = _table(effects, gaps, numbers)
@@ -176,6 +186,7 @@ def wires(
         "shown": {
             "texts": list(shown.texts), "tokens": [list(t.tokens) for t in shown.tokens],
             "changed": list(shown.changed), "position": shown.position,
+            "answers": [name.strip() for name in run.answer.names],
         },
         "graph": {
             "layers": len(graph.layers), "is_parallel": graph.is_parallel,
