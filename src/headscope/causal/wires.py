@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -68,6 +69,7 @@ def wires(
     folder: str | os.PathLike[str] | None = None,
     seed: int = 0,
     progress: bool | None = None,
+    on_step: Callable[[int, int], None] | None = None,
 ) -> Wires:
     """Measure which source feeds which reader on contrast pairs, and how certain that is.
 
@@ -98,6 +100,7 @@ def wires(
         folder: folder for results of single pairs. A second call goes on where the first stopped.
         seed: seed of the resamples.
         progress: show progress; by default on a terminal.
+        on_step: called with the number of runs over a pair that are done, and of all of them.
 
     Raises:
         InputError: the texts of a pair differ in length or in most places, or have no gap.
@@ -112,7 +115,14 @@ def wires(
     candidates = graph.exists if heads is None else graph.exists & _touching(graph, heads)
     numbers = number_templates([first for first, _ in given.texts], given.templates)
     store = PairStore(folder, graph, replace)
+    n_done = itertools.count(1)
     with closing(Meter(2 * len(encoded), shown=progress)) as meter:
+
+        def advance(amount: int) -> None:
+            meter.advance(amount)
+            if on_step is not None:
+                on_step(next(n_done), 2 * len(encoded))
+
         n_members = max(len(reader.heads) for reader in graph.readers)
         shape = (int(numbers.max()) + 1, *graph.exists.shape)
         integrated, screen = np.zeros(shape), np.zeros((*shape, n_members))
@@ -122,7 +132,7 @@ def wires(
             gaps[i] = found["gap"]
             for name, total in (("integrated", integrated), ("screen", screen)):
                 total[number] -= np.sign(gaps[i]) * found[name]  # the closed part of the gap
-            meter.advance(1)
+            advance(1)
         if not np.abs(gaps).sum() > 0:
             raise InputError("The two texts of every pair give the same logits: there is no gap.")
         chosen = choose(integrated.sum(0), screen.sum(0), candidates, n_exact)
@@ -132,7 +142,7 @@ def wires(
         for pair in encoded:
             found = store.get(pair, kind, lambda run: {"effects": run.exact(runs)})
             exact_effects.append(found["effects"])
-            meter.advance(1)
+            advance(1)
     sizes = pool(np.abs(gaps), numbers)
     effects = _arranged(runs, chosen, np.stack(exact_effects), screen.shape[-1])
     table = _table(effects, gaps, numbers)
@@ -151,6 +161,7 @@ def wires(
         "shown": {
             "texts": list(shown.texts), "tokens": [list(t.tokens) for t in shown.tokens],
             "changed": list(shown.changed), "position": shown.position,
+            "answers": [name.strip() for name in run.answer.names],
         },
         "graph": {
             "layers": len(graph.layers), "is_parallel": graph.is_parallel,

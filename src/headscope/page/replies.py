@@ -12,7 +12,7 @@ import numpy as np
 
 from headscope.errors import HeadscopeError, InputError, UnknownName
 from headscope.page.codec import Buffers
-from headscope.page.payload import effects_part, trace_part
+from headscope.page.payload import effects_part, trace_part, wires_part
 from headscope.page.payload_blocks import layer_vectors
 from headscope.results.trace import NEEDS_MODEL, Block, Trace
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Reply = tuple[dict[str, object], list[bytes]]
 """A JSON object, and the buffers it names by number."""
 Request = Mapping[str, object]
-KINDS = ("row", "neurons", "edit", "effects", "score")
+KINDS = ("row", "neurons", "edit", "effects", "score", "wires")
 """All that a page may ask."""
 
 
@@ -106,6 +106,8 @@ def whole(request: Request, name: str, count: int) -> int:
 
 
 MAX_EDITS = 64
+N_EXACT = 40
+"""Exact wires of one pair that an open page asks for."""
 MAX_PARTS = 12
 LARGEST_FACTOR = 1e6
 MAX_NEURONS = 1 << 16
@@ -150,6 +152,20 @@ class LiveReplies(Replies):
         other = others[0] if len(others) == 1 else None
         part = effects_part(self.traces[number].effects, other, buffers)
         return {"effects": part}, buffers.packed
+
+    def wires(
+        self, request: Request, advance: Callable[[int, int], None] = lambda done, total: None
+    ) -> Reply:
+        """Measure the wires behind the difference of the two texts that the page compares."""
+        from headscope.causal.wires import wires
+
+        texts = [trace.text.texts for trace in self.traces]
+        if len(texts) != 2 or any(len(text) != 1 for text in texts):
+            raise InputError("Wires need a contrast: compare two texts that differ in a word.")
+        model = self.traces[0].require_origin("wires").model
+        pair = [(texts[0][0], texts[1][0])]
+        found = wires(model, pair, exact=N_EXACT, progress=False, on_step=advance)
+        return {"wires": wires_part(found)}, []
 
     def score(self, request: Request) -> Reply:
         """Explain one score as a sum over the terms of the residual stream."""

@@ -26,6 +26,7 @@ from headscope.page.payload import Contents, Question, Step, make_payload
 from headscope.page.selection import make_step
 from headscope.results.result import Result
 from headscope.results.trace import Trace
+from headscope.results.wires import Wires
 
 
 def preview_tags(title: str, sentence: str, picture: bytes) -> str:
@@ -183,6 +184,7 @@ def save_page(
     exercise: Sequence[Question] = (),
     evidence: Result | Iterable[Result] | None = None,
     report: str | None = None,
+    wires: Wires | Mapping[str, object] | None = None,
     effects: bool = False,
     neurons: bool | Sequence[int] | None = None,
 ) -> None:
@@ -209,6 +211,8 @@ def save_page(
         evidence: what a corpus run measured of the model, for names and cards of its heads.
         report: the address of a report on the model, relative to the page, which the cards of its
             heads link to.
+        wires: wires between the model's heads for the tab *Wires*: what `headscope.wires`
+            returns, or `wires.to_page(curve=wires.curve())`.
         effects: store what each head does to the prediction (see `Model.trace`), for traces that
             do not have it yet.
         neurons: whether queries, keys and values go along, or the layers whose do; by default
@@ -227,6 +231,7 @@ def save_page(
         neurons=neurons,
         evidence=None if evidence is None else make_evidence(evidence, listed[0]),
         report=report,
+        wires=wires,
     )
     write_page(path, page_of(make_payload(listed, contents), listed[0]))
 

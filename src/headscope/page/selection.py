@@ -182,7 +182,7 @@ def _layer(block: Block, row: int) -> int:
 VIEWS = {"all": None, "model": None, "head": "lines", "neuron": "neurons"}
 """Tab of each view; the page chooses for other views."""
 THEMES = ("auto", "light", "dark")
-TABS = ("lines", "matrix", "neurons", "evidence", "effect")
+TABS = ("lines", "matrix", "wires", "neurons", "evidence", "effect")
 COLORS = ("role", "effect", "difference", "spread", "distance")
 SOURCES = ("corpus", "text")
 """Sources of roles if there is a corpus."""
@@ -196,6 +196,7 @@ PLAIN = (
     "sort",
     "minus",
     "answers",
+    "wire",
     *EDITS,
     "filter",
     "pane",

@@ -1,6 +1,7 @@
 // Requests to the backend: exact rows, vectors, effects; their progress and errors.
 
 import { batch, signal } from "@preact/signals";
+import type { WiresPart } from "../../generated/payload.ts";
 import { type Backend, type Progress, RequestError } from "../data/backend.ts";
 import type { EffectTable } from "../data/effects.ts";
 import { ExactRows } from "../data/exact_rows.ts";
@@ -11,6 +12,8 @@ export class Requests {
   readonly error = signal("");
   readonly progress = signal<Progress | null>(null);
   readonly effects = signal<ReadonlyMap<number, EffectTable>>(new Map());
+  readonly wires = signal<WiresPart | null>(null);
+  readonly measuringWires = signal(false);
   readonly exact: ExactRows;
   private measuring = new AbortController();
 
@@ -45,6 +48,22 @@ export class Requests {
       const table = await backend.effects(trace, position, follow, signal);
       this.effects.value = new Map(this.effects.peek()).set(trace, table);
     });
+    if (!signal.aborted) this.progress.value = null;
+  }
+
+  /** Measure the wires behind the difference of two texts. */
+  async measureWires(): Promise<void> {
+    this.measuring.abort();
+    this.measuring = new AbortController();
+    const { signal } = this.measuring;
+    this.measuringWires.value = true;
+    await this.run("", signal, async (backend) => {
+      const follow = (progress: Progress) => {
+        this.progress.value = progress;
+      };
+      this.wires.value = (await backend.wires?.(follow, signal)) ?? null;
+    });
+    this.measuringWires.value = false;
     if (!signal.aborted) this.progress.value = null;
   }
 

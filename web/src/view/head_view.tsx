@@ -7,14 +7,7 @@ import { printed } from "../data/tokens.ts";
 import { lineWidth } from "../layout/lines_layout.ts";
 import { headHue, inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
-import {
-  type HeadId,
-  headCode,
-  headName,
-  isSameHead,
-  MAX_HEADS,
-  TABS,
-} from "../state/selection.ts";
+import { type HeadId, headCode, headName, isSameHead, MAX_HEADS } from "../state/selection.ts";
 import { Button, classes, consume, Segments } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { EvidenceTab } from "./evidence.tsx";
@@ -31,6 +24,7 @@ import {
   roleText,
   titleParts,
 } from "./selected_head.ts";
+import { WiresTab } from "./wires_view.tsx";
 
 export function HeadPane() {
   const session = useSession();
@@ -40,11 +34,12 @@ export function HeadPane() {
       <Title />
       <Tabs />
       <div class="body" role="tabpanel" aria-label={tab}>
-        {tab !== "evidence" && tab !== "effect" && <MediaStrip />}
+        {!["wires", "evidence", "effect"].includes(tab) && <MediaStrip />}
         {tab === "lines" && <LinesTab />}
         {tab === "matrix" && <MatrixTab />}
+        {tab === "wires" && <WiresTab />}
         {tab === "neurons" && <NeuronsTab />}
-        {tab === "evidence" && !session.exercise.isHidden.value && <EvidenceTab />}
+        {tab === "evidence" && <EvidenceTab />}
         {tab === "effect" && <EffectPane />}
       </div>
     </section>
@@ -230,10 +225,7 @@ function Subtitle() {
 function Tabs() {
   const session = useSession();
   const now = session.tab.value;
-  const isHidden = session.exercise.isHidden.value;
-  const names = TABS.filter((name) =>
-    name === "evidence" ? !isHidden : name !== "effect" || session.layout.value === "middle",
-  );
+  const names = session.tabs.value;
   const move = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
@@ -258,6 +250,12 @@ function Tabs() {
       ))}
       {now === "lines" && <WidthLegend />}
       {now === "matrix" && <MatrixLegend />}
+      {now === "wires" && session.wires.value && (
+        <span class="wl">
+          <span class="of">width: share of the gap · strength: stability ·</span>
+          <i class="dot up" /> for <i class="dot down" /> against
+        </span>
+      )}
       {now === "neurons" && (
         <span class="wl">
           <i class="dot up" /> positive <i class="dot down" /> negative

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Annotated
 
@@ -31,8 +30,8 @@ def wires(
 ) -> CommandResult:
     """Measure wires between heads: exact effects with intervals over templates, and stability.
 
-    Writes result.nc, wires.csv, wires.png, graph.json (for MIB) and page.json. A stopped run goes
-    on where it was.
+    Writes result.nc, wires.csv, wires.png, graph.json (for MIB) and page.html, which opens on the
+    wires. A stopped run goes on where it was.
     """
     import headscope as hs
     from headscope.atomic import atomic_path
@@ -52,9 +51,10 @@ def wires(
     measured = None
     if curve and found.n_templates > 1:
         measured = found.curve(progress=settings.progress)
-    with atomic_path(out / "page.json") as temporary:
-        page = found.to_page(curve=measured)
-        temporary.write_text(json.dumps(page, ensure_ascii=False, allow_nan=False), "utf-8")
+    shown = loaded.trace(found.about["shown"]["texts"][0], effects=True)
+    hs.save_page(
+        shown, out / "page.html", wires=found.to_page(curve=measured), selection={"tab": "wires"}
+    )
     rows = found.to_page(top)["wires"]
     lines = [f"{found.about['model']}: wires on {found.about['pairs']}, as shares of the gap"]
     for wire in found.table[:top]:
@@ -63,7 +63,7 @@ def wires(
         lines.append(f"  {wire.source:<10} → {wire.reader:<16} {wire.share:+.3f}{bounds}{stable}")
     lines.append(f"  {found.holds}")
     data = {"model": found.about["model"], "pairs": given.name, "result": str(out / RESULT_FILE),
-            "figure": str(figure), "wires": rows, "holds": found.holds}  # fmt: skip
+            "figure": str(figure), "page": str(out / "page.html"), "wires": rows, "holds": found.holds}  # fmt: skip
     if measured is not None:
         values = measured["faithfulness"]
         data["curve"] = dict(zip(values["k"].values.tolist(), values.values.tolist(), strict=True))
@@ -73,6 +73,7 @@ def wires(
             f"{measured.attrs['cpr']:.3f}, CMD {measured.attrs['cmd']:.3f}"
         )
     lines.append(f"  result   {out / RESULT_FILE}")
+    lines.append(f"  page     {out / 'page.html'}")
     return CommandResult(data, "\n".join(lines))
 
 

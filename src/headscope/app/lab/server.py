@@ -35,6 +35,8 @@ QUICK = ("row", "neurons")
 """Requests answered from stored arrays, without the model."""
 SLOW = ("edit", "score")
 """Requests that run the model once."""
+MEASURED = ("effects", "wires")
+"""Requests that run the model many times and report progress."""
 BACKLOG = 2048
 MAX_CONNECTIONS = 500
 IDLE_SECONDS = 10.0
@@ -82,7 +84,7 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
 
         return answer
 
-    async def effects(request: Request) -> Response:
+    async def measured(kind: str, request: Request) -> Response:
         body = await _body(request, service.limits.body)
         reader = reader_of(request.scope)
         service.store.find(reader, body.get("id"))
@@ -96,7 +98,7 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
             send({"done": done, "total": total})
 
         async def measure() -> None:
-            job = partial(service.measure_effects, reader, body, advance)
+            job = partial(service.measure, reader, kind, body, advance)
             try:
                 send(await run(request, job, service.limits.seconds * EFFECTS_TIMES))
             except Cancelled:
@@ -122,7 +124,7 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
     routes = [
         Route("/", page),
         Route("/trace", trace, methods=["POST"]),
-        Route("/effects", effects, methods=["POST"]),
+        *(Route(f"/{kind}", partial(measured, kind), methods=["POST"]) for kind in MEASURED),
         *(Route(f"/{kind}", ask(kind), methods=["POST"]) for kind in (*QUICK, *SLOW)),
     ]
     return Starlette(
