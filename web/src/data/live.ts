@@ -99,7 +99,7 @@ export class LiveModel {
     }
     const total = [live.wasm, ...live.files].reduce((sum, { bytes }) => sum + bytes, 0);
     this.progress.value = { state: "loading", read: 0, total };
-    const code = await workerText(live.worker);
+    const code = await readSource(sourceOf(live.worker));
     const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
     const worker = new Worker(address);
     this.worker = worker;
@@ -108,7 +108,8 @@ export class LiveModel {
     });
     worker.onmessage = ({ data }: MessageEvent<WorkerReply>) => this.receive(data, total);
     const parts = live.files.map(sourceOf);
-    const loaded = this.send({ kind: "load", wasm: sourceOf(live.wasm), parts });
+    const { bytes } = live;
+    const loaded = this.send({ kind: "load", wasm: sourceOf(live.wasm), parts, bytes });
     await Promise.race([Promise.all([loaded, this.openTokenizer()]), failed]);
     URL.revokeObjectURL(address);
     const difference = await this.prove();
@@ -274,11 +275,6 @@ function sourceOf(file: LiveFile): Source {
   const text = element?.textContent ?? "";
   element?.remove(); // The page keeps one copy of the model, not two.
   return { file, url, text };
-}
-
-async function workerText(file: LiveFile): Promise<string> {
-  if (file.source === "element") return document.getElementById(file.name)?.textContent ?? "";
-  return new TextDecoder().decode(await readSource(sourceOf(file)));
 }
 
 /** Requests of one explorer on texts that the page's own model reads. */

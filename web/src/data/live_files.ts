@@ -26,7 +26,13 @@ export interface GraphInputs {
 }
 
 export type WorkerRequest =
-  | { readonly kind: "load"; readonly wasm: Source; readonly parts: readonly Source[] }
+  | {
+      readonly kind: "load";
+      readonly wasm: Source;
+      readonly parts: readonly Source[];
+      /** Size of the model, unpacked. */
+      readonly bytes: number;
+    }
   | { readonly kind: "run"; readonly inputs: GraphInputs };
 
 export type WorkerReply =

@@ -8,8 +8,6 @@ type Range = readonly [first: number, last: number];
 interface AddedToken {
   readonly id: number;
   readonly content: string;
-  readonly lstrip?: boolean;
-  readonly rstrip?: boolean;
 }
 
 interface BertTables {
@@ -83,11 +81,8 @@ export class Tokenizer {
     for (const [token, id] of this.ids) this.names.set(id, token);
     this.special = new Set(file.spelling.special);
     const longest = [...added].sort((a, b) => b.content.length - a.content.length);
-    const patterns = longest.map(
-      ({ content, lstrip, rstrip }) =>
-        `${lstrip ? "\\s*" : ""}(?:${escaped(content)})${rstrip ? "\\s*" : ""}`,
-    );
-    this.added = patterns.length ? new RegExp(patterns.join("|"), "gu") : null;
+    const pattern = longest.map(({ content }) => escaped(content)).join("|");
+    this.added = pattern ? new RegExp(pattern, "gu") : null;
   }
 
   encode(text: string): Encoded {
@@ -97,8 +92,7 @@ export class Tokenizer {
     for (const match of this.added ? text.matchAll(this.added) : []) {
       if (match.index > start) pieces.push(...this.pieces(text.slice(start, match.index), start));
       start = match.index + match[0].length;
-      const token = this.ids.has(match[0]) ? match[0] : match[0].trim();
-      pieces.push([token, match.index, start]);
+      pieces.push([match[0], match.index, start]);
     }
     if (start < text.length) pieces.push(...this.pieces(text.slice(start), start));
     const nowhere = [0, 0] as const;
@@ -123,7 +117,7 @@ export class Tokenizer {
       special: ids.map((_, i) => Number(isAdded(i))),
       segments: ids.map(() => 0),
       generated: ids.map(() => 0),
-      words: offsets.map((span, i) => (isAdded(i) ? -1 : wordOf(span, spans))),
+      words: offsets.map((span, i) => (isAdded(i) ? -1 : wordOf(text, span, spans))),
       word_texts: spans.map(([start, end]) => text.slice(start, end)),
     };
     return { ids, tokens };
@@ -341,7 +335,7 @@ export function splitWords(text: string): Range[] {
 }
 
 /** Number of the word that shares most characters with a token, or -1. */
-function wordOf([start, end]: Range, spans: readonly Range[]): number {
+function wordOf(text: string, [start, end]: Range, spans: readonly Range[]): number {
   let [low, high] = [0, spans.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -350,7 +344,8 @@ function wordOf([start, end]: Range, spans: readonly Range[]): number {
   }
   let [most, word] = [0, -1];
   for (let i = low; i < spans.length && spans[i][0] < end; i++) {
-    const shared = Math.min(spans[i][1], end) - Math.max(spans[i][0], start);
+    const common = text.slice(Math.max(spans[i][0], start), Math.min(spans[i][1], end));
+    const shared = [...common].length;
     if (shared > most) [most, word] = [shared, i];
   }
   return word;

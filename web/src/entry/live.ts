@@ -11,18 +11,23 @@ const scope = globalThis as unknown as {
 };
 let session: ort.InferenceSession | null = null;
 
-async function load({ wasm, parts }: Extract<WorkerRequest, { kind: "load" }>): Promise<null> {
+async function load({
+  wasm,
+  parts,
+  bytes,
+}: Extract<WorkerRequest, { kind: "load" }>): Promise<null> {
   const follow = (read: number) => scope.postMessage({ read });
   const binary = await gunzip(await readSource(wasm, follow));
   ort.env.wasm.numThreads = 1;
   ort.env.wasm.proxy = false;
   ort.env.wasm.wasmBinary = binary.buffer;
   ort.env.logLevel = "error";
-  const model = new Uint8Array(parts.reduce((sum, { file }) => sum + file.bytes, 0));
+  const model = new Uint8Array(bytes);
   let start = 0;
   for (const part of parts) {
-    model.set(await readSource(part, follow), start);
-    start += part.file.bytes;
+    const unpacked = await gunzip(await readSource(part, follow));
+    model.set(unpacked, start);
+    start += unpacked.length;
   }
   session = await ort.InferenceSession.create(model, { executionProviders: ["wasm"] });
   return null;
