@@ -37,7 +37,7 @@ export const NOTHING: Abilities = {
   rows: false,
   neurons: false,
 };
-const EVERYTHING = Object.fromEntries(
+export const EVERYTHING = Object.fromEntries(
   Object.keys(NOTHING).map((name) => [name, true]),
 ) as Abilities;
 
