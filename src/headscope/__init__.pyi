@@ -17,6 +17,7 @@ from headscope.heads.head_map import map_heads as map_heads
 from headscope.heads.sensitivity import sensitivity as sensitivity
 from headscope.heads.track import HeadTracker as HeadTracker
 from headscope.heads.track import track_checkpoints as track_checkpoints
+from headscope.live.site import save_live as save_live
 from headscope.metrics.core.contract import Metric as Metric
 from headscope.metrics.core.contract import RatioMetric as RatioMetric
 from headscope.metrics.core.registry import register_metric as register_metric

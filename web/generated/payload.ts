@@ -1,6 +1,6 @@
 // Generated from src/headscope/page/payload_types.py by generate_types.py.
 
-export type PageHost = "file" | "notebook" | "lab";
+export type PageHost = "file" | "notebook" | "lab" | "live";
 
 export type RoleId = "previous_token" | "next_token" | "current_token" | "duplicate_token" | "induction" | "broad" | "first_token" | "special_token" | "punctuation";
 
@@ -284,6 +284,81 @@ export interface Example {
   traces: number[];
 }
 
+/** A file beside the page, or an element of the page with this id (base64). */
+export interface LiveFile {
+  name: string;
+  bytes: number;
+  /** Hash of the bytes as stored, before they are unpacked. */
+  sha256: string;
+  source: "file" | "element";
+}
+
+/** Text of a stored trace, and its ids. */
+export interface LiveInput {
+  text: string;
+  ids: number[];
+}
+
+/** Inputs with the numbers that the graph gave when it was exported. */
+export interface LiveCase {
+  ids: number[];
+  /** Row of the layer, and the head, whose output is 0. */
+  off: [number, number] | null;
+  /** Positions of the logits. */
+  rows: number[];
+  /** Buffer of float32, `layer head query key`. */
+  attention: number;
+  /** Buffer of float32: the graph's output. */
+  output: number;
+  /** Largest difference: of weights as it is, of the output times its largest value. */
+  tolerance: number;
+}
+
+/** Differences measured at export, and cases to repeat in the page. */
+export interface LiveProof {
+  /** Largest difference of attention between graph and model, both with all digits. */
+  maps: number;
+  /** Largest difference of outputs, divided by the largest output. */
+  output: number;
+  /** The same two differences with the weights as they are stored. */
+  storage_maps: number;
+  storage_output: number;
+  cases: LiveCase[];
+}
+
+/** Model that runs in the page. */
+export interface LivePart {
+  model: string;
+  kind: "next" | "mask" | "label" | "vector";
+  labels: string[];
+  /** Whether labels exclude one another: softmax, otherwise a sigmoid each. */
+  exclusive: boolean;
+  pooling: "mean" | "first";
+  layers: number[];
+  heads: number;
+  groups: number[][] | null;
+  scales: (number | null)[];
+  causal: boolean;
+  has_types: boolean;
+  /** Names among queries, keys, values that the graph returns. */
+  vectors: string[];
+  max_tokens: number;
+  bytes: number;
+  /** Estimated bytes that the tab needs. */
+  memory: number;
+  storage: string;
+  /** Parts of the model, to be joined in this order. */
+  files: LiveFile[];
+  wasm: LiveFile;
+  worker: LiveFile;
+  tokenizer: LiveFile | null;
+  tokenizer_refusal: string | null;
+  mask_token: number | null;
+  /** Input of each stored trace. */
+  inputs: (LiveInput | null)[];
+  proof: LiveProof;
+}
+
 /** Header of the payload; buffers follow. */
 export interface Header {
   format: string;
@@ -299,6 +374,7 @@ export interface Header {
   evidence: EvidencePart | null;
   /** Address of a report on the model. */
   report?: string;
+  live?: LivePart;
   traces: TracePart[];
 }
 

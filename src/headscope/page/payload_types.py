@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-PageHost = Literal["file", "notebook", "lab"]
+PageHost = Literal["file", "notebook", "lab", "live"]
 RoleId = Literal[
     "previous_token",
     "next_token",
@@ -331,6 +331,86 @@ class Example(TypedDict):
     traces: list[int]
 
 
+class LiveFile(TypedDict):
+    """A file beside the page, or an element of the page with this id (base64)."""
+
+    name: str
+    bytes: int
+    sha256: str
+    """Hash of the bytes as stored, before they are unpacked."""
+    source: Literal["file", "element"]
+
+
+class LiveInput(TypedDict):
+    """Text of a stored trace, and its ids."""
+
+    text: str
+    ids: list[int]
+
+
+class LiveCase(TypedDict):
+    """Inputs with the numbers that the graph gave when it was exported."""
+
+    ids: list[int]
+    off: tuple[int, int] | None
+    """Row of the layer, and the head, whose output is 0."""
+    rows: list[int]
+    """Positions of the logits."""
+    attention: int
+    """Buffer of float32, `layer head query key`."""
+    output: int
+    """Buffer of float32: the graph's output."""
+    tolerance: float
+    """Largest difference: of weights as it is, of the output times its largest value."""
+
+
+class LiveProof(TypedDict):
+    """Differences measured at export, and cases to repeat in the page."""
+
+    maps: float
+    """Largest difference of attention between graph and model, both with all digits."""
+    output: float
+    """Largest difference of outputs, divided by the largest output."""
+    storage_maps: float
+    """The same two differences with the weights as they are stored."""
+    storage_output: float
+    cases: list[LiveCase]
+
+
+class LivePart(TypedDict):
+    """Model that runs in the page."""
+
+    model: str
+    kind: Literal["next", "mask", "label", "vector"]
+    labels: list[str]
+    exclusive: bool
+    """Whether labels exclude one another: softmax, otherwise a sigmoid each."""
+    pooling: Literal["mean", "first"]
+    layers: list[int]
+    heads: int
+    groups: list[list[int]] | None
+    scales: list[float | None]
+    causal: bool
+    has_types: bool
+    vectors: list[str]
+    """Names among queries, keys, values that the graph returns."""
+    max_tokens: int
+    bytes: int
+    memory: int
+    """Estimated bytes that the tab needs."""
+    storage: str
+    files: list[LiveFile]
+    """Parts of the model, to be joined in this order."""
+    wasm: LiveFile
+    worker: LiveFile
+    tokenizer: LiveFile | None
+    tokenizer_refusal: str | None
+    mask_token: int | None
+    inputs: list[LiveInput | None]
+    """Input of each stored trace."""
+    proof: LiveProof
+
+
 class Header(TypedDict):
     """Header of the payload; buffers follow."""
 
@@ -347,6 +427,7 @@ class Header(TypedDict):
     evidence: EvidencePart | None
     report: NotRequired[str]
     """Address of a report on the model."""
+    live: NotRequired[LivePart]
     traces: list[TracePart]
 
 

@@ -23,6 +23,7 @@ from headscope.errors import InputError
 from headscope.page.codec import Payload, cell_maxima
 from headscope.page.evidence import make_evidence
 from headscope.page.payload import Contents, Question, Step, make_payload
+from headscope.page.payload_types import PageHost
 from headscope.page.selection import make_step
 from headscope.results.result import Result
 from headscope.results.trace import Trace
@@ -52,17 +53,20 @@ def html_page(
     *,
     connect: str = "",
     preview: str = "",
+    wasm: bool = False,
 ) -> str:
     """A page with a policy that allows this style and this script, and no network.
 
     `body` is markup, with everything that is not ours escaped. The script, a module, runs when all
     is read; it stands before the data (see `data_script`) to say when a file was cut. `connect`
-    names the addresses that it may ask, in the policy's words: `'self'`.
+    names the addresses that it may ask, in the policy's words: `'self'`. `wasm` allows compiled
+    code and workers, both made of the page's own content.
     """
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src '{_hash(script)}'",
+            f"script-src '{_hash(script)}'" + (" 'wasm-unsafe-eval'" if wasm else ""),
+            *(["worker-src blob:"] if wasm else []),
             f"style-src '{_hash(style)}'",
             "img-src data: blob:",
             *([f"connect-src {connect}"] if connect else []),
@@ -144,11 +148,13 @@ def make_page(
     style: str = STYLE,
     waiting: str = WAITING,
     preview: str = "",
+    elements: Mapping[str, bytes] | None = None,
 ) -> str:
     """The HTML of a page that shows `payload`, the explorer's or (by its script) another's.
 
     Tokens and titles are data in it, never markup: the header's `<` are written as JSON
-    escapes, and the front end sets text only.
+    escapes, and the front end sets text only. `elements` are files of a live page, by id; an empty
+    mapping is for a live page with its files beside it.
     """
     header = json.dumps(payload.header, ensure_ascii=False, separators=(",", ":"))
     buffers = "\n".join(
@@ -156,8 +162,16 @@ def make_page(
         f"{base64.b64encode(buffer).decode('ascii')}</script>"
         for index, buffer in enumerate(payload.buffers)
     )
-    data = f"{data_script('headscope-header', header)}\n{buffers}"
-    return html_page(title, style, _stage(waiting), static_file(script), data, preview=preview)
+    files = "\n".join(
+        f'<script type="text/plain" id="{name}">'
+        f"{base64.b64encode(content).decode('ascii')}</script>"
+        for name, content in (elements or {}).items()
+    )
+    data = f"{data_script('headscope-header', header)}\n{buffers}\n{files}"
+    return html_page(
+        title, style, _stage(waiting), static_file(script), data, preview=preview,
+        connect="'self'" if elements == {} else "", wasm=elements is not None,
+    )  # fmt: skip
 
 
 def make_app(start: Mapping[str, object]) -> str:
@@ -218,6 +232,28 @@ def save_page(
         neurons: whether queries, keys and values go along, or the layers whose do; by default
             those of the opening head and of the story.
     """
+    payload, listed = page_payload(
+        traces, titles=titles, selection=selection, story=story, exercise=exercise,
+        evidence=evidence, report=report, wires=wires, effects=effects, neurons=neurons,
+    )  # fmt: skip
+    write_page(path, page_of(payload, listed[0]))
+
+
+def page_payload(
+    traces: PageExamples,
+    *,
+    titles: Sequence[str] | None,
+    selection: str | Mapping[str, object],
+    story: Sequence[Step],
+    exercise: Sequence[Question],
+    evidence: Result | Iterable[Result] | None,
+    report: str | None,
+    effects: bool,
+    neurons: bool | Sequence[int] | None,
+    wires: Wires | Mapping[str, object] | None = None,
+    place: PageHost = "file",
+) -> tuple[Payload, list[Trace]]:
+    """Return the payload of a page and its traces in order. See `save_page`."""
     listed, examples = _listed(traces)
     if effects:
         listed = [trace if trace.effects is not None else trace.with_effects() for trace in listed]
@@ -232,19 +268,24 @@ def save_page(
         evidence=None if evidence is None else make_evidence(evidence, listed[0]),
         report=report,
         wires=wires,
+        place=place,
     )
-    write_page(path, page_of(make_payload(listed, contents), listed[0]))
+    return make_payload(listed, contents), listed
 
 
-def page_of(payload: Payload, trace: Trace) -> str:
-    """The HTML of an explorer page, with a title of a few words and a picture for links to it."""
+def page_of(payload: Payload, trace: Trace, elements: Mapping[str, bytes] | None = None) -> str:
+    """The HTML of an explorer page, with a title of a few words and a picture for links to it.
+
+    `elements` are the files of a live page, see `make_page`.
+    """
     text = str(payload.header["traces"][0]["title"])
     short = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1].rstrip() + "…"
     n_layers, n_heads = trace.main.sizes["layer"], trace.n_heads
     said = f"What {n_layers} × {n_heads} attention heads of {payload.header['traces'][0]['model']} "
     title = f"{short} · headscope"
     preview = preview_tags(title, said + f"do with “{text[:200]}”", sheet_of(trace))
-    return make_page(payload, title=title, preview=preview)
+    script = "page.js" if elements is None else "live_page.js"
+    return make_page(payload, title=title, preview=preview, script=script, elements=elements)
 
 
 def need_trace(given: object) -> Trace:

@@ -1,5 +1,7 @@
-// Backends that run the model for an open page: the lab's server and a notebook's kernel.
+// Backends that run the model for an open page: the lab's server and a notebook's kernel. That of a
+// live page is in live.ts.
 
+import { type ReadonlySignal, signal } from "@preact/signals";
 import type {
   EffectsPart,
   Header,
@@ -12,6 +14,7 @@ import type { Edit } from "../state/selection.ts";
 import { bufferReader, bytesOfBase64, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import type { RequestRow } from "./exact_rows.ts";
+import type { LiveModel } from "./live.ts";
 import { checkHeader, checkTrace } from "./parse.ts";
 import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
 
@@ -20,18 +23,42 @@ export type Progress = Readonly<{ done: number; total: number }>;
 /** Request that the backend rejected; the page shows the message. */
 export class RequestError extends Error {}
 
+/** What a backend can do; views offer only that. */
+export type Abilities = Readonly<
+  Record<"trace" | "off" | "cell" | "neuron" | "score" | "effects" | "rows" | "neurons", boolean>
+>;
+
+export const NOTHING: Abilities = {
+  trace: false,
+  off: false,
+  cell: false,
+  neuron: false,
+  score: false,
+  effects: false,
+  rows: false,
+  neurons: false,
+};
+export const EVERYTHING = Object.fromEntries(
+  Object.keys(NOTHING).map((name) => [name, true]),
+) as Abilities;
+
 /** Requests that a page can send. A saved file has no backend. */
 export interface Backend {
+  readonly can: ReadonlySignal<Abilities>;
+  /** Model inside the page. */
+  readonly model?: Pick<LiveModel, "status" | "typing" | "start">;
   /** One exact row of attention; null if the backend lost the trace. */
   row: RequestRow;
   neurons(trace: number, block: string, layer: number): Promise<Vectors>;
   edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
-  /** Effects of ablating each head alone. Only a server reports progress and can be aborted. */
+  /** Effects of ablating each head alone. A kernel reports no progress and cannot be aborted. A
+   *  live page starts with the layer `first`, and hands over what it has. */
   effects(
     trace: number,
     position: number | null,
-    follow: (progress: Progress) => void,
+    follow: (progress: Progress, table?: EffectTable) => void,
     signal: AbortSignal,
+    first: number,
   ): Promise<EffectTable>;
   /** Wires behind the difference of the two texts; missing where it cannot be measured. */
   wires?(follow: (progress: Progress) => void, signal: AbortSignal): Promise<WiresPart>;
@@ -51,8 +78,9 @@ interface Reply<T> {
 type Send = <T>(kind: string, request: object, signal?: AbortSignal) => Promise<Reply<T>>;
 
 /** Build the requests that servers and kernels take in the same form. */
-function sharedRequests(send: Send): Pick<Backend, "neurons" | "edit" | "score"> {
+function sharedRequests(send: Send): Pick<Backend, "can" | "neurons" | "edit" | "score"> {
   return {
+    can: signal(EVERYTHING),
     async neurons(trace, block, layer) {
       const request = { trace, block, layer };
       const { content, readBuffer } = await send<{ part: VectorsPart }>("neurons", request);
@@ -79,7 +107,7 @@ export type Input = Readonly<{ text: string; pair?: string; target?: string; gen
 /** Request for a trace of one input, or of two to compare. */
 export type TraceRequest = Readonly<{ model: string; inputs: readonly Input[] }>;
 
-type TraceReply = Readonly<{ header: Header; traces: Trace[]; backend: Backend }>;
+export type TraceReply = Readonly<{ header: Header; traces: Trace[]; backend: Backend }>;
 
 /** Request a trace from `headscope serve`; the reply's backend takes further requests on it. */
 export async function requestTrace(

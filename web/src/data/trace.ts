@@ -10,9 +10,19 @@ import type {
   TracePart,
   VectorsPart,
 } from "../../generated/payload.ts";
-import { COARSE, Numbers, Planes, type ReadBuffer } from "./decode.ts";
+import {
+  bufferReader,
+  bytesOfBase64,
+  COARSE,
+  CodedNumbers,
+  CodedPlanes,
+  type Numbers,
+  type Planes,
+  type ReadBuffer,
+} from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
+import { parseHeader } from "./parse.ts";
 import { spelled } from "./tokens.ts";
 
 export interface Tokens {
@@ -74,6 +84,21 @@ export interface Trace {
   readonly media: Media;
 }
 
+/** Header, traces and buffers that stand in the document. */
+export async function openDocument(): Promise<{
+  header: Header;
+  traces: Trace[];
+  readBuffer: ReadBuffer;
+}> {
+  const header = parseHeader(document.getElementById("headscope-header")?.textContent ?? "");
+  const elements = document.querySelectorAll<HTMLElement>("script[data-buffer]");
+  const readBuffer = bufferReader((index) => {
+    const text = elements[index]?.textContent;
+    return text ? bytesOfBase64(text) : null;
+  });
+  return { header, traces: await openTraces(header, readBuffer), readBuffer };
+}
+
 export async function openTraces(
   header: Pick<Header, "traces">,
   readBuffer: ReadBuffer,
@@ -109,7 +134,7 @@ async function openBlock(
         ? readBuffer(part.coarse[index], size)
         : codes.subarray(index * size, (index + 1) * size);
       const fine = part.fine && readBuffer(part.fine[index], Math.ceil(size / 2));
-      return new Planes([heads, queries, keys], await coarse, await fine);
+      return new CodedPlanes([heads, queries, keys], await coarse, await fine);
     });
   return {
     name: part.name,
@@ -157,10 +182,10 @@ export async function openNumbers(part: NumbersPart, readBuffer: ReadBuffer): Pr
     readBuffer(part.data, 2 * product(part.shape)),
     readBuffer(part.steps, 4 * product(part.shape.slice(0, part.axes))),
   ]);
-  return new Numbers(part.shape, part.axes, data, steps);
+  return new CodedNumbers(part.shape, part.axes, data, steps);
 }
 
-function openTokens(part: TokensPart): Tokens {
+export function openTokens(part: TokensPart): Tokens {
   const texts = spelled(part.tokens);
   const groups: number[][] = [];
   const where = new Map<number, number[]>();
@@ -194,6 +219,13 @@ export class Lazy<T> {
   readonly error = signal("");
 
   constructor(private readonly load: () => Promise<T>) {}
+
+  /** Value that is there. */
+  static of<T>(value: T): Lazy<T> {
+    const lazy = new Lazy(async () => value);
+    lazy.arrived.value = value;
+    return lazy;
+  }
 
   /** Value, or null until it arrives; reading it starts the loading. */
   get value(): T | null {

@@ -2,7 +2,7 @@
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import type { Header, RolePart, WiresPart } from "../../generated/payload.ts";
-import type { Backend } from "../data/backend.ts";
+import type { Abilities, Backend } from "../data/backend.ts";
 import {
   FilteredBlock,
   type Focus,
@@ -199,9 +199,19 @@ export class Session {
     return filtered.matrix(Math.max(0, side.block.layers.indexOf(layer)), head);
   }
 
+  /** What the backend can do. */
+  get can(): Abilities {
+    return this.requests.can.value;
+  }
+
   /** Whether heads can be switched off: by running the model, or from stored runs. */
   canSwitch(side: Side): boolean {
-    return this.backend !== null || this.requests.effectsOf(side)?.kind === "prediction";
+    return this.can.off || this.requests.effectsOf(side)?.kind === "prediction";
+  }
+
+  /** Measure the effect of every head on the prediction at a position, the chosen layer first. */
+  measure({ trace }: Side, position: number | null): void {
+    void this.requests.measure(trace, position, this.selection.peek().layer);
   }
 
   /** Show a head, or guess it; a phone switches to its pane. */

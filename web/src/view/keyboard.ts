@@ -103,7 +103,7 @@ function colorsOf(session: Session): readonly ColorBy[] {
 function toggleHead(session: Session): void {
   const { layer, head } = session.selection.peek();
   if (!session.canSwitch(session.lead.peek())) return;
-  session.edits.toggleOff({ layer, head }, session.backend !== null);
+  session.edits.toggleOff({ layer, head }, session.can.off);
 }
 
 /** Move by `step` places among sorted heads. */

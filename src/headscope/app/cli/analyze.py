@@ -7,7 +7,6 @@ from typing import Annotated
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, option, settings
 
-
 REPLICATE = "replicate"
 """Folder of the run on the second corpus."""
 
@@ -36,8 +35,7 @@ def analyze(
         bool, option("Also draw the papers' figures, without a new run if complete.")
     ] = False,
     replicate: Annotated[
-        str | None,
-        typer.Option(help="A second corpus, measured in OUT/replicate: which findings hold there?"),
+        str | None, option("A second corpus, measured in OUT/replicate: which findings hold there?")
     ] = None,
 ) -> CommandResult:
     """Measure every head over a corpus. A stopped run continues where it stopped."""

@@ -1,0 +1,430 @@
+"""Export a model as an ONNX graph: its own forward pass, traced with the tap attached, and proved.
+
+The graph takes one text without padding, a gate for each head, and cells of attention to set. It
+returns the output, every map, and the vectors that the tap sees. `storage` packs its weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headscope.attention import Attention
+from headscope.errors import MissingExtra, ModelError
+from headscope.model.edits import AblateRows, Edit, Positions
+from headscope.model.encode import INPUTS
+from headscope.model.logits import are_exclusive, has_probabilities
+from headscope.model.model import Model
+from headscope.model.tap.dispatch import Attachment
+from headscope.model.tap.forward_pass import takes, uncached
+from headscope.model.tap.sites import Site
+
+if TYPE_CHECKING:
+    import onnx
+
+Kind = Literal["next", "mask", "label", "vector"]
+KINDS: dict[str | None, Kind] = {
+    "causal": "next",
+    "masked": "mask",
+    "label": "label",
+    None: "vector",
+}
+"""Output of the page by the model's objective."""
+TOLERANCE = 1e-4
+"""Largest difference of weights; of outputs, relative to the largest one."""
+PROOF_LENGTHS = (1, 9, 24)
+EXAMPLE_SHAPE = (2, 6)
+"""Batch and length while tracing: torch.export takes 1 for a constant."""
+
+
+class Error(NamedTuple):
+    """Largest difference of two runs: of attention weights, and of outputs relative to the
+    largest output.
+    """
+
+    maps: float
+    output: float
+
+    def exceeds(self, tolerance: float) -> bool:
+        """True if a difference is above the tolerance, or not a number."""
+        return not (self.maps <= tolerance and self.output <= tolerance)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An exported model."""
+
+    proto: onnx.ModelProto = field(repr=False)
+    kind: Kind
+    sites: tuple[Site, ...]
+    vectors: tuple[str, ...]
+    """Names among queries, keys and values that the graph returns."""
+    has_types: bool
+    error: Error
+    """Largest difference from the tap, over all proof inputs."""
+
+    def inputs(
+        self, ids: Tensor, off: Sequence[tuple[int, int] | None], rows: Sequence[int]
+    ) -> dict[str, np.ndarray]:
+        """Return the graph's inputs for one text; row i of the batch has the head `off[i]` off."""
+        gate = torch.ones(len(off), len(self.sites), self.sites[0].n_heads)
+        for index, head in enumerate(off):
+            if head is not None:
+                gate[index, head[0], head[1]] = 0
+        given = _given(self.kind, ids.expand(len(off), -1), gate, rows, has_types=self.has_types)
+        return {name: value.contiguous().numpy() for name, value in given.items()}
+
+
+def export(model: Model) -> Graph:
+    """Trace the model with the tap attached; raise ModelError unless graph and tap agree.
+
+    Compares them at three lengths, with all heads and without one head of each layer.
+    """
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as missing:
+        raise MissingExtra.of(str(missing.name), "live", "A live page") from None
+    kind = check_exportable(model)
+    sites = model.wiring.of_block(model.wiring.main_block())
+    tokenizer = model.require_tokenizer()
+    has_types = takes(model.module, "token_type_ids") and (
+        "token_type_ids" in tokenizer.model_input_names
+    )
+    ids = torch.stack([_random_ids(model, EXAMPLE_SHAPE[1], seed) for seed in (1, 2)])
+    gate = torch.ones(EXAMPLE_SHAPE[0], len(sites), sites[0].n_heads)
+    given = _given(kind, ids, gate, [0, 1, 2], has_types=has_types)
+    vectors = _vectors_of(sites)
+    traced = _Traced(model, kind, sites, vectors)
+    proto = _convert(traced, given, ["output", "attention", *vectors], model.name)
+    graph = Graph(proto, kind, sites, vectors, has_types, Error(0, 0))
+    error = compare(model, graph, proto.SerializeToString())
+    if error.exceeds(TOLERANCE):
+        raise ModelError(
+            f"The graph of {model.name} differs from the model: attention by {error.maps:.1e}, "
+            f"the output by {error.output:.1e} of its largest value. Expected at most "
+            f"{TOLERANCE:.0e}. Share a page without the model instead: trace.save_page(path)."
+        )
+    return Graph(proto, kind, sites, vectors, has_types, error)
+
+
+def check_exportable(model: Model) -> Kind:
+    """Return the kind of output; raise ModelError for a model that a live page cannot show."""
+    info, module = model.info, model.module
+    sites = model.wiring.of_block(model.wiring.main_block())
+    reason = None
+    if len(info.blocks) > 1:
+        reason = f"has several blocks of attention ({', '.join(info.blocks)})"
+    elif model.wiring.media or module.main_input_name != "input_ids":
+        reason = f"reads {module.main_input_name}, not text"
+    elif info.objective not in KINDS:
+        reason = f"predicts by the objective {info.objective!r}"
+    elif not has_probabilities(model):
+        reason = "predicts a score, which has no probability"
+    elif len({site.n_heads for site in sites}) > 1:
+        reason = f"has layers of {sorted({site.n_heads for site in sites})} heads"
+    elif module.dtype != torch.float32 or module.device.type != "cpu":
+        reason = f"is loaded as {info.dtype} on {info.device}, not as float32 on the CPU"
+    elif model.edits:
+        reason = "is being edited. Leave the block of model.edit first: the edits would be traced"
+    if reason is not None:
+        raise ModelError(
+            f"{model.name} ({info.architecture}) {reason}. A live page runs one encoder or causal "
+            "decoder of text. Share a page without the model instead: trace.save_page(path)."
+        )
+    return KINDS[info.objective]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Switches(Edit):
+    """Gate on the head outputs of one layer, and cells of its attention to set."""
+
+    row: int
+    given: Mapping[str, Tensor] = field(repr=False)
+
+    def on_outputs(self, outputs: Tensor) -> Tensor:
+        """Multiply each head's output by its gate."""
+        return outputs * self.given["gate"][:, self.row, :, None, None]
+
+    def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
+        """Set cells as `set_attention` does: other keys are scaled, and a row keeps its sum."""
+        layer, head, query, key = self.given["cell"].unbind(1)
+        shape = weights.shape[1:]
+        n_cells = shape[0] * shape[1] * shape[2]
+        place = torch.where(
+            layer == self.row, (head * shape[1] + query) * shape[2] + key, n_cells
+        )  # cells of other layers fall behind the last
+        values = self.given["cell_weight"]
+        empty = weights.new_zeros(n_cells + 1)
+        is_set = empty.scatter(0, place, torch.ones_like(values))[:-1].view(shape)
+        put = empty.scatter(0, place, values)[:-1].view(shape)
+        rest = weights * (1 - is_set)
+        room = weights.sum(-1, keepdim=True) - put.sum(-1, keepdim=True)
+        factor = (room / rest.sum(-1, keepdim=True).clamp(min=1e-30)).clamp(min=0)
+        return rest * factor + put
+
+
+class _Traced(nn.Module):
+    """The model with the tap attached, as a function of tensors to tensors."""
+
+    def __init__(
+        self, model: Model, kind: Kind, sites: Sequence[Site], vectors: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self.net = model.module
+        self._model = [model]  # a list hides it from torch
+        self._kind, self._sites, self._vectors = kind, sites, vectors
+
+    def forward(self, given: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        """Return output, attention and vectors, `batch layer …`."""
+        seen: list[Attention] = []
+        edits = tuple(
+            _Switches(layer=site.layer, head=0, block=site.block, row=row, given=given)
+            for row, site in enumerate(self._sites)
+        )
+        inputs = {name: given[name] for name in INPUTS if name in given}
+        attachment = Attachment(reader=seen.append, edits=edits)
+        with self._model[0].attached(attachment, inputs), self._some_rows(given.get("rows")) as cut:
+            outputs = self.net(**inputs, **uncached(self.net))
+        output = outputs["last_hidden_state" if self._kind == "vector" else "logits"]
+        if "rows" in given and not cut:
+            output = output[:, given["rows"]]
+        seen.sort(key=lambda attention: attention.layer)
+        stacks = {"attention": [attention.weights for attention in seen]}
+        for name in self._vectors:
+            stacks[name] = [getattr(attention, name) for attention in seen]
+        return output, *(torch.stack(tensors, 1) for tensors in stacks.values())
+
+    @contextlib.contextmanager
+    def _some_rows(self, rows: Tensor | None) -> Iterator[list[bool]]:
+        """Within the block, the language-model head sees only these positions, if it is a module.
+
+        The list gets an item when the head was called.
+        """
+        cut: list[bool] = []
+
+        def pick(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            cut.append(True)
+            return args[0][:, rows], *args[1:]
+
+        head = self.net.get_output_embeddings() if rows is not None else None
+        hook = None if head is None else head.register_forward_pre_hook(pick)
+        try:
+            yield cut
+        finally:
+            if hook is not None:
+                hook.remove()
+
+
+def _given(
+    kind: Kind, ids: Tensor, gate: Tensor, rows: Sequence[int], *, has_types: bool
+) -> dict[str, Tensor]:
+    """Return the graph's inputs in their order, with a cell that sets nothing while tracing."""
+    given = {"input_ids": ids}
+    if has_types:
+        given["token_type_ids"] = torch.zeros_like(ids)
+    given["gate"] = gate
+    if kind in ("next", "mask"):
+        given["rows"] = torch.tensor(rows)
+    cells = torch.full((2, 4), -1)  # of no layer
+    return given | {"cell": cells, "cell_weight": torch.zeros(2)}
+
+
+def _convert(
+    traced: _Traced, given: Mapping[str, Tensor], outputs: Sequence[str], name: str
+) -> onnx.ModelProto:
+    """Trace and convert; raise ModelError with the operator that cannot be exported."""
+    batch, length = torch.export.Dim.DYNAMIC, torch.export.Dim.DYNAMIC
+    axes = {
+        "input_ids": {0: batch, 1: length},
+        "token_type_ids": {0: batch, 1: length},
+        "gate": {0: batch},
+        "rows": {0: torch.export.Dim.DYNAMIC},
+        "cell": {0: torch.export.Dim.DYNAMIC},
+        "cell_weight": {0: torch.export.Dim.DYNAMIC},
+    }
+    shapes = {"given": {key: axes[key] for key in given}}
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.export.export(
+                traced, (dict(given),), dynamic_shapes=shapes, strict=False
+            )
+            exported = torch.onnx.export(
+                program, dynamo=True, verbose=False, optimize=True, external_data=False,
+                input_names=[*given], output_names=[*outputs],
+            )  # fmt: skip
+    except Exception as error:  # torch raises its own, onnxscript any
+        raise ModelError(
+            f"{name} cannot be exported: {_operator(error)}. Share a page without the model "
+            "instead: trace.save_page(path)."
+        ) from error
+    assert exported is not None
+    proto: onnx.ModelProto = exported.model_proto
+    _strip(proto)
+    return proto
+
+
+def _operator(error: BaseException) -> str:
+    """Return the operator that an export stopped at, or the first line of the last cause."""
+    cause: BaseException | None = error
+    first = ""
+    while cause is not None:
+        text = str(cause)
+        found = re.search(r"OpOverload\(op='([^']+)'|\b((?:aten|prims|torchvision)[.:]+\w+)", text)
+        if found:
+            return f"operator {found[1] or found[2]}"
+        first = next((line.strip() for line in text.splitlines() if line.strip()), first)
+        cause = cause.__cause__ or cause.__context__
+    return first[:200] or type(error).__name__
+
+
+def _strip(proto: onnx.ModelProto) -> None:
+    """Remove stack traces and file names of the exporting machine."""
+    graph = proto.graph
+    del proto.metadata_props[:], graph.value_info[:], graph.metadata_props[:]
+    proto.doc_string = graph.doc_string = ""
+    for each in (*graph.node, *graph.initializer, *graph.input, *graph.output):
+        del each.metadata_props[:]
+        each.doc_string = ""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence warnings and logs of the exporter: the proof judges its work."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+def session(data: bytes) -> Any:
+    """Return an onnxruntime session for a graph."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def compare(model: Model, graph: Graph, data: bytes) -> Error:
+    """Return the largest difference between a graph's bytes and the tap.
+
+    At each length, row 0 has all heads; every other row lacks one head of one layer.
+    """
+    running = session(data)
+    off = [None, *((row, row % site.n_heads) for row, site in enumerate(graph.sites))]
+    errors = []
+    longest = model.info.max_length or PROOF_LENGTHS[-1]
+    for length in PROOF_LENGTHS:
+        ids = _random_ids(model, min(length, longest), seed=length)[None]
+        rows = sorted({0, ids.shape[1] - 1})
+        inputs = graph.inputs(ids, off, rows)
+        try:
+            output, maps = running.run(["output", "attention"], inputs)
+        except Exception as error:  # onnxruntime has no base class of its own errors
+            reason = str(error).partition("\n")[0][:200]
+            raise ModelError(
+                f"The graph of {model.name} does not run for {length} tokens: {reason}"
+            ) from error
+        expected_maps, expected = run_tap(model, graph, inputs, off)
+        # An ablated head has no map in the model; the graph returns the map before the gate.
+        for row, head in enumerate(off):
+            if head is not None:
+                expected_maps[row, head[0], head[1]] = maps[row, head[0], head[1]]
+        errors.append(difference(maps, expected_maps, output, expected))
+    return Error(*(float(np.max(values)) for values in zip(*errors, strict=True)))
+
+
+def difference(
+    maps: np.ndarray, expected_maps: np.ndarray, output: np.ndarray, expected: np.ndarray
+) -> Error:
+    """Return the largest differences of two runs."""
+    if maps.shape != expected_maps.shape or output.shape != expected.shape:
+        return Error(float("inf"), float("inf"))
+    largest = max(float(np.abs(expected).max()), 1e-30)
+    return Error(
+        float(np.abs(maps - expected_maps).max()), float(np.abs(output - expected).max()) / largest
+    )
+
+
+def run_tap(
+    model: Model,
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray],
+    off: Sequence[tuple[int, int] | None],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return attention and output of the model itself, with the heads of each row ablated."""
+    seen: list[tuple[int, Tensor]] = []
+    edits = []
+    for row, site in enumerate(graph.sites):
+        here = [(i, head[1]) for i, head in enumerate(off) if head is not None and head[0] == row]
+        if here:
+            rows, heads = torch.tensor(here).unbind(1)
+            edits.append(
+                AblateRows(layer=site.layer, head=0, block=site.block, rows=rows, heads=heads)
+            )
+
+    def read(attention: Attention) -> None:
+        seen.append((attention.layer, attention.weights.float().clone()))
+
+    named = {name: torch.from_numpy(inputs[name]) for name in INPUTS if name in inputs}
+    with model.attached(Attachment(edits=tuple(edits)), named):
+        outputs = model.run(named, read)
+    output = outputs["last_hidden_state" if graph.kind == "vector" else "logits"].float()
+    if "rows" in inputs:
+        output = output[:, torch.from_numpy(inputs["rows"])]
+    maps = torch.stack([weights for _, weights in sorted(seen, key=lambda pair: pair[0])], 1)
+    return maps.numpy(), output.numpy()
+
+
+def _random_ids(model: Model, length: int, seed: int) -> Tensor:
+    """Return ids of ordinary tokens, the same for every call."""
+    tokenizer, config = model.require_tokenizer(), model.module.config.get_text_config()
+    special = {*tokenizer.all_special_ids, getattr(config, "pad_token_id", None)}
+    n = min(config.vocab_size, len(tokenizer))
+    ordinary = torch.tensor([i for i in range(n) if i not in special])
+    picked = torch.randint(len(ordinary), (length,), generator=torch.Generator().manual_seed(seed))
+    return ordinary[picked]
+
+
+def _vectors_of(sites: Sequence[Site]) -> tuple[str, ...]:
+    """Return the names of the vectors that the tap sees in every layer, with one shape."""
+    keys = {(site.n_groups, site.head_size) for site in sites}
+    values = {(site.n_groups, site.value_size) for site in sites}
+    has_keys = len(keys) == 1 and sites[0].head_size is not None
+    has_values = len(values) == 1 and sites[0].value_size is not None
+    return ("queries", "keys") * has_keys + ("values",) * has_values
+
+
+def groups_of(sites: Sequence[Site]) -> list[list[int]] | None:
+    """Return the key group of each head by layer; None if every head has its own keys."""
+    if all(site.n_groups in (None, site.n_heads) for site in sites):
+        return None
+    return [
+        [head * (site.n_groups or site.n_heads) // site.n_heads for head in range(site.n_heads)]
+        for site in sites
+    ]
+
+
+def labels_of(model: Model) -> tuple[list[str], bool]:
+    """Return the labels of a classifier, and whether they exclude one another."""
+    from headscope.model.logits import label_names
+
+    if model.info.objective != "label":
+        return [], True
+    names = label_names(model.module.config)
+    return [names[number] for number in sorted(names)], are_exclusive(model)
