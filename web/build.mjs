@@ -1,5 +1,5 @@
-// Builds the four entries into the Python package. Builds are reproducible: equal sources give
-// equal bytes.
+// Builds the entries into the Python package, and copies the runtime of live pages. Builds are
+// reproducible: equal sources give equal bytes.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,21 +9,27 @@ import { build } from "esbuild";
 const here = dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2] ?? join(here, "../src/headscope/page/static");
 const LIMIT = 170_000;
+const RUNTIME = "onnxruntime-web";
 
-const result = await build({
+const shared = {
   absWorkingDir: here,
-  entryPoints: ["page", "widget", "app", "report"].map((name) => `src/entry/${name}.ts`),
   outdir: out,
   entryNames: "[name]",
   bundle: true,
   minify: true,
   write: false,
-  format: "esm",
   target: "es2022",
-  jsx: "automatic",
-  jsxImportSource: "preact",
   charset: "utf8",
   legalComments: "none",
+};
+const pages = await build({
+  ...shared,
+  entryPoints: ["page", "widget", "app", "report", "live_page"].map(
+    (name) => `src/entry/${name}.ts`,
+  ),
+  format: "esm",
+  jsx: "automatic",
+  jsxImportSource: "preact",
   loader: { ".css": "text" },
   plugins: [
     {
@@ -38,17 +44,27 @@ const result = await build({
     },
   ],
 });
+// A worker made from text must be a classic script: module workers fail in pages on disk.
+const worker = await build({
+  ...shared,
+  entryPoints: ["src/entry/live.ts"],
+  format: "iife",
+  define: { "import.meta.url": '""' },
+});
 
-// Licenses of the bundled packages.
-const licenses = ["preact", "@preact/signals"].map(
-  (name) => `${name}: ${readFileSync(join(here, "node_modules", name, "LICENSE"), "utf-8").trim()}`,
-);
-const notice = `/*!\n${licenses.join("\n\n")}\n*/\n`;
+/** Licenses of the bundled packages, as a comment; the runtime's package comes without its own. */
+function noticeOf(...names) {
+  const path = (name) =>
+    name === RUNTIME ? `licenses/${name}.txt` : join("node_modules", name, "LICENSE");
+  const text = (name) => readFileSync(join(here, path(name)), "utf-8").trim();
+  return `/*!\n${names.map((name) => `${name}: ${text(name)}`).join("\n\n")}\n*/\n`;
+}
 
 mkdirSync(out, { recursive: true });
-for (const file of result.outputFiles) {
+for (const file of [...pages.outputFiles, ...worker.outputFiles]) {
   const name = file.path.split(/[\\/]/).at(-1);
-  const text = notice + file.text;
+  const packages = name === "live.js" ? [RUNTIME] : ["preact", "@preact/signals"];
+  const text = noticeOf(...packages) + file.text;
   const packed = gzipSync(text, { level: 9 }).length;
   writeFileSync(join(out, name), text);
   console.log(`${name.padEnd(10)} ${Buffer.byteLength(text)} bytes, ${packed} gzipped`);
@@ -57,3 +73,9 @@ for (const file of result.outputFiles) {
     process.exitCode = 1;
   }
 }
+
+const wasm = readFileSync(join(here, "node_modules", RUNTIME, "dist/ort-wasm-simd-threaded.wasm"));
+const packed = gzipSync(wasm, { level: 9 });
+packed[9] = 255; // the machine that packed it does not matter
+writeFileSync(join(out, "ort.wasm.gz"), packed);
+console.log(`ort.wasm.gz ${packed.length} bytes`);

@@ -1,5 +1,7 @@
+import { signal } from "@preact/signals";
 import { expect, test } from "vitest";
-import type { Backend } from "../src/data/backend.ts";
+import { type Backend, EVERYTHING, NOTHING } from "../src/data/backend.ts";
+import type { EffectTable } from "../src/data/effects.ts";
 import { NO_FILTER } from "../src/data/filtered_block.ts";
 import {
   defaultSelection,
@@ -92,6 +94,7 @@ test("hover comes before pins, and pins come back", async () => {
 test("edits run the model, a newer one ends an older one, and undo goes back", async () => {
   const asked: { edits: number; signal: AbortSignal }[] = [];
   const backend = {
+    can: signal(EVERYTHING),
     row: async () => null,
     edit: async (edits: readonly unknown[], signal: AbortSignal) => {
       asked.push({ edits: edits.length, signal });
@@ -114,6 +117,7 @@ test("edits run the model, a newer one ends an older one, and undo goes back", a
 test("other changes do not run the edited model again", async () => {
   let runs = 0;
   const backend = {
+    can: signal(EVERYTHING),
     edit: async () => {
       runs++;
       return traces;
@@ -180,6 +184,7 @@ test("a head, a role and a word are found by their names", async () => {
 test("an edit that fails is taken back, and what was on before stays", async () => {
   let fails = false;
   const backend = {
+    can: signal(EVERYTHING),
     edit: async () => {
       if (fails) throw new Error("the model is busy");
       return traces;
@@ -195,4 +200,46 @@ test("an edit that fails is taken back, and what was on before stays", async () 
   expect(session.edits.isOff({ layer: 0, head: 0 })).toBe(true);
   expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(false);
   expect(session.requests.error.value).toContain("the model is busy");
+});
+
+test("a model that is ready later runs the edits of the address", async () => {
+  const can = signal(NOTHING);
+  let runs = 0;
+  const backend = {
+    can,
+    edit: async () => {
+      runs++;
+      return traces;
+    },
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "off=L0H0");
+  expect([runs, session.edits.onlyOff]).toEqual([0, { kind: "off", layer: 0, head: 0 }]);
+  can.value = { ...NOTHING, off: true };
+  await new Promise((done) => setTimeout(done));
+  expect([runs, session.edits.traces.value]).toEqual([1, traces]);
+  session.dispose();
+});
+
+test("a measurement that is stopped keeps what it has", async () => {
+  const table = { kind: "prediction" } as EffectTable;
+  let first = -1;
+  const backend = {
+    can: signal(EVERYTHING),
+    effects: async (...given: Parameters<Backend["effects"]>) => {
+      const [, , follow, ending, layer] = given;
+      first = layer;
+      follow({ done: 1, total: 4 }, table);
+      await new Promise((done) => setTimeout(done));
+      ending.throwIfAborted();
+      return { kind: "cosine_distance" } as EffectTable;
+    },
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "head=L1H0");
+  const { requests } = session;
+  session.measure(session.lead.value, null);
+  expect(requests.progress.value).toEqual({ done: 1, total: 4 });
+  requests.stop();
+  await new Promise((done) => setTimeout(done, 5));
+  expect([first, requests.effects.value.get(0), requests.progress.value]).toEqual([1, table, null]);
+  expect(requests.error.value).toBe("");
 });

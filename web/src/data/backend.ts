@@ -1,16 +1,20 @@
-// Backends that run the model for an open page: the lab's server and a notebook's kernel.
+// Backends that run the model for an open page: the lab's server and a notebook's kernel. That of a
+// live page is in live.ts.
 
+import { type ReadonlySignal, signal } from "@preact/signals";
 import type {
   EffectsPart,
   Header,
   ScoreSum,
   TracePart,
   VectorsPart,
+  WiresPart,
 } from "../../generated/payload.ts";
 import type { Edit } from "../state/selection.ts";
 import { bufferReader, bytesOfBase64, type ReadBuffer } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import type { RequestRow } from "./exact_rows.ts";
+import type { LiveModel } from "./live.ts";
 import { checkHeader, checkTrace } from "./parse.ts";
 import { openTraces, openVectors, type Trace, type Vectors } from "./trace.ts";
 
@@ -19,19 +23,45 @@ export type Progress = Readonly<{ done: number; total: number }>;
 /** Request that the backend rejected; the page shows the message. */
 export class RequestError extends Error {}
 
+/** What a backend can do; views offer only that. */
+export type Abilities = Readonly<
+  Record<"trace" | "off" | "cell" | "neuron" | "score" | "effects" | "rows" | "neurons", boolean>
+>;
+
+export const NOTHING: Abilities = {
+  trace: false,
+  off: false,
+  cell: false,
+  neuron: false,
+  score: false,
+  effects: false,
+  rows: false,
+  neurons: false,
+};
+export const EVERYTHING = Object.fromEntries(
+  Object.keys(NOTHING).map((name) => [name, true]),
+) as Abilities;
+
 /** Requests that a page can send. A saved file has no backend. */
 export interface Backend {
+  readonly can: ReadonlySignal<Abilities>;
+  /** Model inside the page. */
+  readonly model?: Pick<LiveModel, "status" | "typing" | "start">;
   /** One exact row of attention; null if the backend lost the trace. */
   row: RequestRow;
   neurons(trace: number, block: string, layer: number): Promise<Vectors>;
   edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
-  /** Effects of ablating each head alone. Only a server reports progress and can be aborted. */
+  /** Effects of ablating each head alone. A kernel reports no progress and cannot be aborted. A
+   *  live page starts with the layer `first`, and hands over what it has. */
   effects(
     trace: number,
     position: number | null,
-    follow: (progress: Progress) => void,
+    follow: (progress: Progress, table?: EffectTable) => void,
     signal: AbortSignal,
+    first: number,
   ): Promise<EffectTable>;
+  /** Wires behind the difference of the two texts; missing where it cannot be measured. */
+  wires?(follow: (progress: Progress) => void, signal: AbortSignal): Promise<WiresPart>;
   /** One attention score as a sum over the terms of the residual stream. */
   score(
     trace: number,
@@ -48,8 +78,9 @@ interface Reply<T> {
 type Send = <T>(kind: string, request: object, signal?: AbortSignal) => Promise<Reply<T>>;
 
 /** Build the requests that servers and kernels take in the same form. */
-function sharedRequests(send: Send): Pick<Backend, "neurons" | "edit" | "score"> {
+function sharedRequests(send: Send): Pick<Backend, "can" | "neurons" | "edit" | "score"> {
   return {
+    can: signal(EVERYTHING),
     async neurons(trace, block, layer) {
       const request = { trace, block, layer };
       const { content, readBuffer } = await send<{ part: VectorsPart }>("neurons", request);
@@ -76,7 +107,7 @@ export type Input = Readonly<{ text: string; pair?: string; target?: string; gen
 /** Request for a trace of one input, or of two to compare. */
 export type TraceRequest = Readonly<{ model: string; inputs: readonly Input[] }>;
 
-type TraceReply = Readonly<{ header: Header; traces: Trace[]; backend: Backend }>;
+export type TraceReply = Readonly<{ header: Header; traces: Trace[]; backend: Backend }>;
 
 /** Request a trace from `headscope serve`; the reply's backend takes further requests on it. */
 export async function requestTrace(
@@ -105,8 +136,12 @@ function serverBackend(id: string): Backend {
     },
     async effects(trace, position, follow, signal) {
       const response = await post("effects", { id, trace, position }, signal);
-      const { content, readBuffer } = replyOf(await lastEvent(response, follow));
+      const { content, readBuffer } = replyOf(await lastEvent<EffectsReply>(response, follow));
       return (await openEffects(content.effects, readBuffer))!;
+    },
+    async wires(follow, signal) {
+      const response = await post("wires", { id }, signal);
+      return (await lastEvent<{ wires: WiresPart }>(response, follow)).wires;
     },
   };
 }
@@ -142,11 +177,11 @@ function replyOf<T>(content: T): Reply<T> {
 
 type EffectsReply = Readonly<{ effects: EffectsPart }>;
 
-/** Read server-sent events up to the last, which holds the effects. */
-async function lastEvent(
+/** Read server-sent events up to the last, which holds what was measured. */
+async function lastEvent<T extends object>(
   response: Response,
   follow: (progress: Progress) => void,
-): Promise<EffectsReply> {
+): Promise<T> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let pending = "";
   for (;;) {
@@ -159,13 +194,13 @@ async function lastEvent(
       if (lines.length === 0) continue;
       const data = JSON.parse(lines.map((line) => line.slice(5)).join("\n")) as
         | Progress
-        | EffectsReply
+        | T
         | { error: string };
       if ("error" in data) throw new RequestError(data.error);
-      if ("effects" in data) return data;
+      if (!("done" in data)) return data;
       follow(data);
     }
-    if (done) throw new RequestError("The measurement ended before all heads were done.");
+    if (done) throw new RequestError("The measurement ended before it was complete.");
   }
 }
 

@@ -67,8 +67,15 @@ const FINE = Float32Array.from({ length: 256 * FINE_LEVELS }, (_, index) => {
   return low + ((high - low) * (index & 15)) / (FINE_LEVELS - 1);
 });
 
-/** Attention of one layer: a coarse plane, and a fine one where it was stored. */
-export class Planes {
+/** Attention of one layer. */
+export interface Planes {
+  weights(head: number): Float32Array;
+  row(head: number, query: number): Float32Array;
+  weight(head: number, query: number, key: number): number;
+}
+
+/** Attention of one layer as codes: a coarse plane, and a fine one where it was stored. */
+export class CodedPlanes implements Planes {
   constructor(
     readonly shape: readonly [heads: number, queries: number, keys: number],
     readonly coarse: Uint8Array,
@@ -80,6 +87,12 @@ export class Planes {
     const weights = new Float32Array(size);
     for (let i = 0; i < size; i++) weights[i] = this.at(head * size + i);
     return weights;
+  }
+
+  row(head: number, query: number): Float32Array {
+    const [, queries, keys] = this.shape;
+    const start = (head * queries + query) * keys;
+    return Float32Array.from({ length: keys }, (_, key) => this.at(start + key));
   }
 
   weight(head: number, query: number, key: number): number {
@@ -95,9 +108,56 @@ export class Planes {
   }
 }
 
+/** Attention of one layer with all its digits, `head query key`. */
+export class FloatPlanes implements Planes {
+  constructor(
+    private readonly tokens: number,
+    private readonly all: Float32Array,
+  ) {}
+
+  weights(head: number): Float32Array {
+    const size = this.tokens ** 2;
+    return this.all.subarray(head * size, (head + 1) * size);
+  }
+
+  row(head: number, query: number): Float32Array {
+    const start = (head * this.tokens + query) * this.tokens;
+    return this.all.subarray(start, start + this.tokens);
+  }
+
+  weight(head: number, query: number, key: number): number {
+    return this.all[(head * this.tokens + query) * this.tokens + key];
+  }
+}
+
+/** Vectors along the last of several axes. */
+export interface Numbers {
+  readonly shape: readonly number[];
+  readonly length: number;
+  vector(...index: number[]): Float32Array;
+}
+
+/** Vectors with all their digits. */
+export class FloatNumbers implements Numbers {
+  constructor(
+    readonly shape: readonly number[],
+    private readonly values: Float32Array,
+  ) {}
+
+  get length(): number {
+    return this.shape[this.shape.length - 1];
+  }
+
+  vector(...index: number[]): Float32Array {
+    const row = index.reduce((place, at, axis) => place * this.shape[axis] + at, 0);
+    return this.values.subarray(row * this.length, (row + 1) * this.length);
+  }
+}
+
 const MISSING_VALUE = -32768;
 
-export class Numbers {
+/** Vectors as 16-bit integers with a step. */
+export class CodedNumbers implements Numbers {
   private readonly codes: Int16Array;
   private readonly steps: Float32Array;
   private readonly perStep: number;

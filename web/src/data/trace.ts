@@ -10,9 +10,19 @@ import type {
   TracePart,
   VectorsPart,
 } from "../../generated/payload.ts";
-import { Numbers, Planes, type ReadBuffer } from "./decode.ts";
+import {
+  bufferReader,
+  bytesOfBase64,
+  COARSE,
+  CodedNumbers,
+  CodedPlanes,
+  type Numbers,
+  type Planes,
+  type ReadBuffer,
+} from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
+import { parseHeader } from "./parse.ts";
 import { spelled } from "./tokens.ts";
 
 export interface Tokens {
@@ -50,6 +60,11 @@ export interface Block {
   readonly heads: number;
   readonly planes: readonly Lazy<Planes>[];
   readonly isFine: boolean;
+  /** Strongest keys that each row keeps, and the sum of its other weights; null for all keys. */
+  readonly top: Readonly<{
+    keys: number;
+    rest(layerIndex: number, head: number, query: number): number;
+  }> | null;
   readonly thumbs: Thumbs;
   readonly groups: readonly (readonly number[])[] | null;
   readonly roles: BlockPart["roles"];
@@ -67,6 +82,21 @@ export interface Trace {
   readonly effects: EffectTable | null;
   readonly blocks: readonly Block[];
   readonly media: Media;
+}
+
+/** Header, traces and buffers that stand in the document. */
+export async function openDocument(): Promise<{
+  header: Header;
+  traces: Trace[];
+  readBuffer: ReadBuffer;
+}> {
+  const header = parseHeader(document.getElementById("headscope-header")?.textContent ?? "");
+  const elements = document.querySelectorAll<HTMLElement>("script[data-buffer]");
+  const readBuffer = bufferReader((index) => {
+    const text = elements[index]?.textContent;
+    return text ? bytesOfBase64(text) : null;
+  });
+  return { header, traces: await openTraces(header, readBuffer), readBuffer };
 }
 
 export async function openTraces(
@@ -95,6 +125,8 @@ async function openBlock(
   const [, heads, queries, keys] = part.shape;
   const size = heads * queries * keys;
   const codes = await readBuffer(part.thumb, product(part.thumb_shape));
+  const rest =
+    part.rest === undefined ? null : await readBuffer(part.rest, product(part.shape.slice(0, 3)));
   const layer = (index: number) =>
     new Lazy(async () => {
       // Thumbnails of a short text are not pooled: they are its coarse planes.
@@ -102,7 +134,7 @@ async function openBlock(
         ? readBuffer(part.coarse[index], size)
         : codes.subarray(index * size, (index + 1) * size);
       const fine = part.fine && readBuffer(part.fine[index], Math.ceil(size / 2));
-      return new Planes([heads, queries, keys], await coarse, await fine);
+      return new CodedPlanes([heads, queries, keys], await coarse, await fine);
     });
   return {
     name: part.name,
@@ -113,6 +145,10 @@ async function openBlock(
     heads: part.heads,
     planes: part.layers.map((_, index) => layer(index)),
     isFine: part.fine !== null,
+    top: rest && {
+      keys: part.top!,
+      rest: (index, head, query) => COARSE[rest[(index * heads + head) * queries + query]],
+    },
     thumbs: {
       rows: part.thumb_shape[2],
       columns: part.thumb_shape[3],
@@ -146,10 +182,10 @@ export async function openNumbers(part: NumbersPart, readBuffer: ReadBuffer): Pr
     readBuffer(part.data, 2 * product(part.shape)),
     readBuffer(part.steps, 4 * product(part.shape.slice(0, part.axes))),
   ]);
-  return new Numbers(part.shape, part.axes, data, steps);
+  return new CodedNumbers(part.shape, part.axes, data, steps);
 }
 
-function openTokens(part: TokensPart): Tokens {
+export function openTokens(part: TokensPart): Tokens {
   const texts = spelled(part.tokens);
   const groups: number[][] = [];
   const where = new Map<number, number[]>();
@@ -183,6 +219,13 @@ export class Lazy<T> {
   readonly error = signal("");
 
   constructor(private readonly load: () => Promise<T>) {}
+
+  /** Value that is there. */
+  static of<T>(value: T): Lazy<T> {
+    const lazy = new Lazy(async () => value);
+    lazy.arrived.value = value;
+    return lazy;
+  }
 
   /** Value, or null until it arrives; reading it starts the loading. */
   get value(): T | null {

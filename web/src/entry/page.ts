@@ -1,20 +1,12 @@
 // Offline page: reads its data from the document.
 
-import { bufferReader, bytesOfBase64 } from "../data/decode.ts";
-import { parseHeader } from "../data/parse.ts";
-import { openTraces } from "../data/trace.ts";
+import { openDocument } from "../data/trace.ts";
 import { Session } from "../state/session.ts";
 import { showError } from "../view/error_message.tsx";
 import { mount } from "../view/explorer.tsx";
 
 async function start(host: HTMLElement): Promise<void> {
-  const header = parseHeader(document.getElementById("headscope-header")?.textContent ?? "");
-  const elements = document.querySelectorAll<HTMLElement>("script[data-buffer]");
-  const readBuffer = bufferReader((index) => {
-    const text = elements[index]?.textContent;
-    return text ? bytesOfBase64(text) : null;
-  });
-  const traces = await openTraces(header, readBuffer);
+  const { header, traces } = await openDocument();
   const session = new Session(header, traces, null, location.hash.slice(1));
   // A page inside a frame (about:srcdoc) has no address.
   const hasAddress = location.protocol !== "about:";

@@ -21,7 +21,9 @@ export class Edits {
   ) {
     this.stop = effect(() => {
       const { edits } = store.selection.value;
-      untracked(() => void this.apply(edits));
+      // A live page shows stored runs until its model is ready.
+      const canRun = requests.can.value.off;
+      if (canRun || edits.length === 0) untracked(() => void this.apply(edits));
     });
   }
 

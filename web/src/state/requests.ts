@@ -1,7 +1,14 @@
 // Requests to the backend: exact rows, vectors, effects; their progress and errors.
 
-import { batch, signal } from "@preact/signals";
-import { type Backend, type Progress, RequestError } from "../data/backend.ts";
+import { batch, type ReadonlySignal, signal } from "@preact/signals";
+import type { WiresPart } from "../../generated/payload.ts";
+import {
+  type Abilities,
+  type Backend,
+  NOTHING,
+  type Progress,
+  RequestError,
+} from "../data/backend.ts";
 import type { EffectTable } from "../data/effects.ts";
 import { ExactRows } from "../data/exact_rows.ts";
 import { type Block, Lazy, type Trace, type Vectors } from "../data/trace.ts";
@@ -11,10 +18,14 @@ export class Requests {
   readonly error = signal("");
   readonly progress = signal<Progress | null>(null);
   readonly effects = signal<ReadonlyMap<number, EffectTable>>(new Map());
+  readonly wires = signal<WiresPart | null>(null);
+  readonly measuringWires = signal(false);
+  readonly can: ReadonlySignal<Abilities>;
   readonly exact: ExactRows;
   private measuring = new AbortController();
 
   constructor(private readonly backend: Backend | null) {
+    this.can = backend?.can ?? signal(NOTHING);
     this.exact = new ExactRows(backend?.row ?? null);
   }
 
@@ -22,7 +33,7 @@ export class Requests {
   vectors(trace: number, block: Block, layer: number): Lazy<Vectors> | null {
     const stored = block.vectors.get(layer);
     const { backend } = this;
-    if (stored || !backend) return stored ?? null;
+    if (stored || !backend || !this.can.value.neurons) return stored ?? null;
     const requested = new Lazy(() => backend.neurons(trace, block.name, layer));
     block.vectors.set(layer, requested);
     return requested;
@@ -33,19 +44,45 @@ export class Requests {
     return this.effects.value.get(trace) ?? base.effects;
   }
 
-  /** Measure the effect of every head on a trace; a newer measurement ends an older one. */
-  async measure(trace: number, position: number | null): Promise<void> {
+  /** Measure the effect of every head on a trace, those of layer `first` first; a newer
+   *  measurement ends an older one. */
+  async measure(trace: number, position: number | null, first: number): Promise<void> {
     this.measuring.abort();
     this.measuring = new AbortController();
     const { signal } = this.measuring;
-    const follow = (progress: Progress) => {
+    const keep = (table: EffectTable) => {
+      this.effects.value = new Map(this.effects.peek()).set(trace, table);
+    };
+    const follow = (progress: Progress, table?: EffectTable) => {
       this.progress.value = progress;
+      if (table) keep(table);
     };
     await this.run("", signal, async (backend) => {
-      const table = await backend.effects(trace, position, follow, signal);
-      this.effects.value = new Map(this.effects.peek()).set(trace, table);
+      keep(await backend.effects(trace, position, follow, signal, first));
     });
     if (!signal.aborted) this.progress.value = null;
+  }
+
+  /** Measure the wires behind the difference of two texts. */
+  async measureWires(): Promise<void> {
+    this.measuring.abort();
+    this.measuring = new AbortController();
+    const { signal } = this.measuring;
+    this.measuringWires.value = true;
+    await this.run("", signal, async (backend) => {
+      const follow = (progress: Progress) => {
+        this.progress.value = progress;
+      };
+      this.wires.value = (await backend.wires?.(follow, signal)) ?? null;
+    });
+    this.measuringWires.value = false;
+    if (!signal.aborted) this.progress.value = null;
+  }
+
+  /** End the measurement; what it has measured stays. */
+  stop(): void {
+    this.measuring.abort();
+    this.progress.value = null;
   }
 
   /** Run `work` under a status text, and show its error. */

@@ -13,8 +13,8 @@ export function Edits({ side }: { side: Side }) {
   const session = useSession();
   const selection = session.selection.value;
   const { edits, layer, head } = selection;
-  const { backend, header } = session;
-  if (!backend) {
+  const { header, can } = session;
+  if (!can.off) {
     const off = session.edits.onlyOff;
     const isStored = session.canSwitch(side);
     return (
@@ -36,7 +36,9 @@ export function Edits({ side }: { side: Side }) {
         <div class="note">
           {isStored
             ? "This file holds the runs without one head: switch one off, and the answer changes. "
-            : "A saved file cannot run the model. "}
+            : header.live
+              ? "The model does not run in this page (yet). "
+              : "A saved file cannot run the model. "}
           Several heads, single weights, neurons and other texts: in the lab.
           <Command text={header.command} />
         </div>
@@ -82,8 +84,8 @@ export function Edits({ side }: { side: Side }) {
           </Button>
         )}
       </div>
-      {!isOff && <CellSlider side={side} />}
-      <NeuronSlider />
+      {!isOff && can.cell && <CellSlider side={side} />}
+      {can.neuron && <NeuronSlider />}
     </>
   );
 }

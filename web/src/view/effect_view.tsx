@@ -171,8 +171,8 @@ function Elsewhere({ side, word, position, measured }: ElsewhereProps) {
           >
             Go to “{about}”
           </Button>
-          {session.backend && isSame && !progress && (
-            <Button class="b" onClick={() => void session.requests.measure(side.trace, position)}>
+          {session.can.effects && isSame && !progress && (
+            <Button class="b" onClick={() => session.measure(side, position)}>
               Measure for “{word}”
             </Button>
           )}
@@ -277,7 +277,7 @@ function RankedHeads({ side, list, format, isSigned, hasSwitches = false }: Rank
                 aria-checked={!isOff}
                 aria-label={`${headName(id)} on`}
                 title={isOff ? "Switch it on" : "Switch it off"}
-                onClick={() => session.edits.toggleOff(id, session.backend !== null)}
+                onClick={() => session.edits.toggleOff(id, session.can.off)}
               />
             )}
           </div>
@@ -309,7 +309,7 @@ function Together({ side }: { side: Side }) {
           {effects.kind !== "cosine_distance" && `; they add up to ${effects.format(sum)}`}.
         </p>
       )}
-      {session.backend ? (
+      {session.can.off ? (
         <div class="do">
           <Button
             class="b"
@@ -356,7 +356,7 @@ function Differing({ side }: { side: Side }) {
 
 function NotMeasured({ side }: { side: Side }) {
   const session = useSession();
-  const { backend } = session;
+  const { effects: canMeasure } = session.can;
   const progress = session.requests.progress.value;
   const { block } = side;
   const count = block.layers.length * block.heads;
@@ -365,20 +365,17 @@ function NotMeasured({ side }: { side: Side }) {
     <>
       <h2 class="sec">Does it matter?</h2>
       {progress && <Progressing {...progress} />}
-      {!progress && backend && (
+      {!progress && canMeasure && (
         <div class="note">
           <b>Not measured yet.</b> The model runs once without each of its {count} heads.
           <div class="do">
-            <Button
-              class="go"
-              onClick={() => void session.requests.measure(side.trace, before?.position ?? null)}
-            >
+            <Button class="go" onClick={() => session.measure(side, before?.position ?? null)}>
               Measure all heads
             </Button>
           </div>
         </div>
       )}
-      {!progress && !backend && (
+      {!progress && !canMeasure && (
         <div class="note">
           <b>Not measured.</b> Save the page with <code>effects=True</code>, in the shell{" "}
           <code>view --effects</code>, or measure them in the lab.
@@ -389,12 +386,16 @@ function NotMeasured({ side }: { side: Side }) {
 }
 
 function Progressing({ done, total }: Progress) {
+  const session = useSession();
   return (
     <div class="progress">
       <progress max={total} value={done} aria-label="Heads measured" />
       <span class="num mut">
         {done} / {total}
       </span>
+      <Button class="plain" onClick={() => session.requests.stop()}>
+        stop
+      </Button>
     </div>
   );
 }

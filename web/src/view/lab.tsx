@@ -1,9 +1,16 @@
-// Lab: requests traces from the server and opens an explorer on each.
+// Lab: requests traces of typed texts and opens an explorer on each.
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Input, RequestError, requestTrace, type TraceRequest } from "../data/backend.ts";
+import {
+  type Input,
+  RequestError,
+  type requestTrace,
+  type TraceReply,
+  type TraceRequest,
+} from "../data/backend.ts";
 import { applyTheme, themeOf } from "../paint/theme.ts";
+import { headCode } from "../state/selection.ts";
 import { Session } from "../state/session.ts";
 import { formatRequest, parseRequest } from "../state/trace_request.ts";
 import { Button, Select } from "./controls.tsx";
@@ -15,7 +22,19 @@ export interface LabStart {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
   readonly first: TraceRequest["inputs"];
-  readonly limits: { readonly tokens: number; readonly seconds: number };
+  readonly limits: Limits;
+}
+
+interface Limits {
+  readonly tokens: number;
+  readonly seconds?: number;
+}
+
+/** Where traces come from: a server, or the model of a live page. */
+export interface TraceSource {
+  readonly requestTrace: typeof requestTrace;
+  /** Traces of the page itself, shown where the address names no text. */
+  readonly stored?: TraceReply;
 }
 
 export class Lab {
@@ -26,10 +45,13 @@ export class Lab {
   private explorer: Mounted | null = null;
   private running = new AbortController();
   private request: TraceRequest;
+  /** Request of the traces on screen; null for those of the page itself. */
+  private shown: TraceRequest | null = null;
 
   constructor(
     host: HTMLElement,
     private readonly start: LabStart,
+    private readonly source: TraceSource,
   ) {
     const shadow = this.dialog.attachShadow({ mode: "open" });
     const style = new CSSStyleSheet();
@@ -50,13 +72,20 @@ export class Lab {
       if (event.target === document.body) this.explorer?.key(event);
     });
     addEventListener("hashchange", () => {
-      const request = parseRequest(location.hash.slice(1), usual);
-      const isNew = request && JSON.stringify(request) !== JSON.stringify(this.request);
-      if (isNew) void this.open(request, location.hash.slice(1));
-      else this.session?.store.open(location.hash.slice(1));
+      const fragment = location.hash.slice(1);
+      const request = parseRequest(fragment, usual);
+      const isNew = request && JSON.stringify(request) !== JSON.stringify(this.shown);
+      if (isNew) void this.open(request, fragment);
+      else if (!request && this.shown && source.stored) this.show(source.stored, fragment, null);
+      else this.session?.store.open(fragment);
     });
-    if (this.request.inputs[0].text) void this.open(this.request, location.hash.slice(1));
-    else {
+    if (source.stored) {
+      this.show(source.stored, location.hash.slice(1), null);
+      document.documentElement.dataset.ready = "true";
+    }
+    if (source.stored ? addressed : this.request.inputs[0].text) {
+      void this.open(this.request, location.hash.slice(1));
+    } else if (!source.stored) {
       this.edit();
       document.documentElement.dataset.ready = "true";
     }
@@ -87,6 +116,40 @@ export class Lab {
     this.stage.inert = false;
   }
 
+  /** Open an explorer on traces. */
+  private show(reply: TraceReply, fragment: string, request: TraceRequest | null): void {
+    const { header, traces, backend } = reply;
+    const view = document.createElement("div");
+    this.explorer?.dispose();
+    this.stage.replaceChildren(view);
+    this.shown = request;
+    this.session = new Session(header, traces, backend, fragment);
+    const typed = request && formatRequest(request);
+    const { examples } = this.start;
+    // A page inside a frame (about:srcdoc) has no address.
+    const hasAddress = location.protocol !== "about:";
+    this.explorer = mount(view, this.session, {
+      changed: (now) => {
+        if (hasAddress) history.replaceState(null, "", `#${typed ? `${typed}&` : ""}${now}`);
+      },
+      lab: {
+        editText: () => this.edit(),
+        read: (text) => {
+          const { model, inputs } = this.request;
+          void this.open({ model, inputs: [{ ...inputs[0], text }] }, "");
+        },
+        examples: request || !this.source.stored ? examples.map(({ title }) => title) : [],
+        openExample: (index) => {
+          const { stored } = this.source;
+          const { model, inputs } = examples[index];
+          if (stored) this.show(stored, `example=${index}`, null);
+          else void this.open({ model: model ?? this.request.model, inputs }, "");
+        },
+      },
+      around: null,
+    });
+  }
+
   /** Request a trace; a newer request ends an older one. */
   private async open(request: TraceRequest, fragment: string): Promise<void> {
     this.running.abort();
@@ -98,34 +161,18 @@ export class Lab {
     if (before) before.requests.busy.value = READING;
     else this.stage.replaceChildren(statusLine(READING));
     try {
-      const { header, traces, backend } = await requestTrace(request, signal);
+      const reply = await this.source.requestTrace(request, signal);
       if (signal.aborted) return;
       // A typed text is a new history entry: Back returns to the last one.
       if (before && fragment === "") history.pushState(null, "", location.href);
-      const view = document.createElement("div");
-      this.explorer?.dispose();
-      this.stage.replaceChildren(view);
-      this.session = new Session(header, traces, backend, fragment);
-      this.explorer = mount(view, this.session, {
-        changed: (now) => history.replaceState(null, "", `#${formatRequest(request)}&${now}`),
-        lab: {
-          editText: () => this.edit(),
-          read: (text) => {
-            const inputs = [{ ...request.inputs[0], text }];
-            void this.open({ ...request, inputs }, "");
-          },
-          examples: this.start.examples.map(({ title }) => title),
-          openExample: (index) => {
-            const { model, inputs } = this.start.examples[index];
-            void this.open({ model: model ?? request.model, inputs }, "");
-          },
-        },
-        around: null,
-      });
+      // The model of a live page is the same: so is the head that is looked at.
+      this.show(reply, fragment || (this.source.stored ? keptSelection(before) : ""), request);
     } catch (error) {
       if (signal.aborted) return;
       if (!before) this.stage.replaceChildren();
-      if (error instanceof RequestError) this.edit(error.message);
+      if (error instanceof RequestError && before && !before.can.trace) {
+        before.requests.error.value = error.message;
+      } else if (error instanceof RequestError) this.edit(error.message);
       else {
         this.explorer?.dispose();
         this.explorer = null;
@@ -138,6 +185,12 @@ export class Lab {
 }
 
 const READING = "The model is reading …";
+
+function keptSelection(session: Session | null): string {
+  if (!session) return "";
+  const { tab, color, ...id } = session.selection.peek();
+  return `head=${headCode(id)}&color=${color}${tab ? `&tab=${tab}` : ""}`;
+}
 
 function statusLine(text: string): HTMLElement {
   const line = document.createElement("p");
@@ -166,7 +219,7 @@ type LabExample = Readonly<{ title: string; model?: string; inputs: readonly Inp
 interface LabFormProps {
   readonly models: readonly ServedModel[];
   readonly examples: readonly LabExample[];
-  readonly limits: { readonly tokens: number; readonly seconds: number };
+  readonly limits: Limits;
   readonly request: TraceRequest;
   readonly error: string;
   readonly isFirst: boolean;
@@ -272,7 +325,7 @@ function LabForm(props: LabFormProps) {
           </p>
         )}
         <p class="mut">
-          At most {limits.tokens} tokens and {limits.seconds} seconds.
+          At most {limits.tokens} tokens{limits.seconds ? ` and ${limits.seconds} seconds` : ""}.
         </p>
         {examples.length > 0 && (
           <div class="examples">

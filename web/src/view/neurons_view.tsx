@@ -280,7 +280,7 @@ function Why({ side, query, chosen }: { side: Side; query: number; chosen: numbe
   );
   const id = `${side.trace}/${layer}/${head}/${query}/${chosen}`;
   const { backend } = session;
-  if (!backend) {
+  if (!backend || !session.can.score) {
     return <span class="mut">“Why did it look there?” needs the model: ask in the lab.</span>;
   }
   const request = async () => {

@@ -50,7 +50,7 @@ export function beforeAfter(
   const edited = side.now === side.base ? null : predictedAt(side.now, position);
   if (edited) return { before, after: mapOf(edited.top) };
   const table = session.requests.effectsOf(side);
-  const off = session.backend ? null : session.edits.onlyOff;
+  const off = session.can.off ? null : session.edits.onlyOff;
   if (!off || table?.kind !== "prediction" || table.position !== before.position) {
     return { before, after: null };
   }

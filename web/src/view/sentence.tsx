@@ -93,7 +93,7 @@ function Examples() {
   const isShort = examples.length > 1 && examples.length <= MAX_CHIPS && !isPhone;
   return (
     <span class="examples">
-      {lab && (
+      {lab && session.can.trace && (
         <>
           {isTypable && (
             <Button
@@ -107,7 +107,7 @@ function Examples() {
           )}
           {lab.editText && (
             <Button class="b" onClick={() => lab.editText?.()}>
-              Models and pairs …
+              {session.header.live ? "Compare two …" : "Models and pairs …"}
             </Button>
           )}
           {offered.length > 0 && !isPhone && (

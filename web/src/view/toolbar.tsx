@@ -1,7 +1,10 @@
 // Toolbar: model, blocks, examples, and the search, filter and export popovers.
 
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { LivePart } from "../../generated/payload.ts";
 import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
+import type { LiveStatus } from "../data/live.ts";
 import { Button, classes, Logo, Segments, Select } from "./controls.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
 import { ExportMenu } from "./export_menu.tsx";
@@ -29,10 +32,14 @@ export function Toolbar() {
       <span class="mut spacious">
         {side.block.layers.length} layers × {side.block.heads} heads
       </span>
-      <span class="where spacious">
-        {place === "lab" && <i />}
-        {PLACES[place]}
-      </span>
+      {place === "live" ? (
+        <LiveBadge />
+      ) : (
+        <span class="where spacious">
+          {place === "lab" && <i />}
+          {PLACES[place]}
+        </span>
+      )}
       <BlockChoice />
       <span class="gap" />
       {examples.length > MAX_CHIPS && (
@@ -80,6 +87,86 @@ export function Toolbar() {
       </Button>
     </header>
   );
+}
+
+/** State of the model inside the page, in words; a phone has short ones. */
+function LiveBadge() {
+  const session = useSession();
+  const { live } = session.header;
+  const model = session.backend?.model;
+  if (!live || !model) return null;
+  const status = model.status.value;
+  const { long, short, about } = badgeOf(status, live, model.typing.value);
+  const share = status.state === "loading" ? status.read / status.total : 0;
+  return (
+    <span class={`live-badge ${status.state}`} role="status" title={about}>
+      <i aria-hidden="true" />
+      <span class="long">{long}</span>
+      <span class="short">{short}</span>
+      {status.state === "waiting" && (
+        <Button class="plain" onClick={() => void model.start().catch(() => {})}>
+          load
+        </Button>
+      )}
+      {status.state === "loading" && <progress max={1} value={share} aria-label="Model loaded" />}
+      {status.state === "computing" && <Seconds since={status.since} />}
+    </span>
+  );
+}
+
+function badgeOf(
+  status: LiveStatus,
+  live: LivePart,
+  typing: string,
+): Record<"long" | "short" | "about", string> {
+  const memory = `${(live.memory / 1e9).toFixed(1)} GB of memory`;
+  const { storage_maps: maps, storage_output: output } = live.proof;
+  const digits = (value: number) => value.toExponential(0).replace("e-", "e−");
+  const size = (bytes: number) => Math.round(bytes / 1e6);
+  switch (status.state) {
+    case "waiting":
+      return {
+        long: `the model takes ${size(live.bytes)} MB, ${memory}`,
+        short: `${size(live.bytes)} MB`,
+        about: `The model was not loaded: it takes about ${memory} in this tab.`,
+      };
+    case "loading": {
+      const [read, total] = [size(status.read), size(status.total)];
+      return {
+        long: `loading the model · ${read} of ${total} MB, ${memory}`,
+        short: `${read} / ${total} MB`,
+        about: `The model takes about ${memory} in this tab.`,
+      };
+    }
+    case "ready":
+      return {
+        long: `runs in this page · checked ${digits(status.difference)}`,
+        short: "live",
+        about:
+          `Attention and output equal those of the export to ${digits(status.difference)}. ` +
+          `Weights are stored as ${live.storage}: that changes attention by up to ` +
+          `${digits(maps)}, the output by ${digits(output)}. About ${memory} in this tab.` +
+          (typing && ` Texts cannot be typed: ${typing}.`),
+      };
+    case "computing":
+      return { long: "computing", short: "live", about: "The model runs in this page." };
+    case "refused":
+      return {
+        long: `not live: ${status.reason}`,
+        short: "not live",
+        about: `The model does not run: ${status.reason}. Stored numbers hold.`,
+      };
+  }
+}
+
+/** Seconds since a run began; nothing for a short one. */
+function Seconds({ since }: { since: number }) {
+  const [now, setNow] = useState(since);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(performance.now()), 200);
+    return () => clearInterval(timer);
+  }, [since]);
+  return now > since ? <span class="long"> · {((now - since) / 1000).toFixed(1)} s</span> : null;
 }
 
 interface OpenerProps {

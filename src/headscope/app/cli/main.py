@@ -16,7 +16,7 @@ import typer
 from headscope import __version__
 from headscope.app.cli.analyze import analyze, sensitivity
 from headscope.app.cli.check import check
-from headscope.app.cli.command import Interrupted, register, settings
+from headscope.app.cli.command import Interrupted, option, register, settings
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import check_importance, importance
@@ -48,9 +48,9 @@ def _version(is_requested: bool) -> None:
 
 @app.callback()
 def _common(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, option("Show tracebacks.", "--debug")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     settings.debug = debug
@@ -89,10 +89,7 @@ register(probe, combined, example="probe combined train.conllu dev.conllu -o pro
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Exit codes: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM.
-    """
+    """Run the command line and exit: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM."""
     warnings.showwarning = lambda message, *_: typer.echo(f"headscope: {message}", err=True)
     try:
         code = app(arguments, prog_name="headscope", standalone_mode=False)
