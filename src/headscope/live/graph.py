@@ -32,8 +32,8 @@ from headscope.model.tap.sites import Site
 if TYPE_CHECKING:
     import onnx
 
-Kind = Literal["next", "mask", "label", "vector"]
-KINDS: dict[str | None, Kind] = {
+OutputKind = Literal["next", "mask", "label", "vector"]
+KINDS: dict[str | None, OutputKind] = {
     "causal": "next",
     "masked": "mask",
     "label": "label",
@@ -67,7 +67,7 @@ class Graph:
     """An exported model."""
 
     proto: onnx.ModelProto = field(repr=False)
-    kind: Kind
+    kind: OutputKind
     sites: tuple[Site, ...]
     vectors: tuple[str, ...]
     """Names among queries, keys and values that the graph returns."""
@@ -122,7 +122,7 @@ def export(model: Model) -> Graph:
     return Graph(proto, kind, sites, vectors, has_types, error)
 
 
-def check_exportable(model: Model) -> Kind:
+def check_exportable(model: Model) -> OutputKind:
     """Return the kind of output; raise ModelError for a model that a live page cannot show."""
     info, module = model.info, model.module
     sites = model.wiring.of_block(model.wiring.main_block())
@@ -182,7 +182,7 @@ class _Traced(nn.Module):
     """The model with the tap attached, as a function of tensors to tensors."""
 
     def __init__(
-        self, model: Model, kind: Kind, sites: Sequence[Site], vectors: Sequence[str]
+        self, model: Model, kind: OutputKind, sites: Sequence[Site], vectors: Sequence[str]
     ) -> None:
         super().__init__()
         self.net = model.module
@@ -231,7 +231,7 @@ class _Traced(nn.Module):
 
 
 def _given(
-    kind: Kind, ids: Tensor, gate: Tensor, rows: Sequence[int], *, has_types: bool
+    kind: OutputKind, ids: Tensor, gate: Tensor, rows: Sequence[int], *, has_types: bool
 ) -> dict[str, Tensor]:
     """Return the graph's inputs in their order, with a cell that sets nothing while tracing."""
     given = {"input_ids": ids}

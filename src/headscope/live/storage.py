@@ -42,7 +42,7 @@ class Blocks(NamedTuple):
     """`row block 32`; 8-bit codes count from 128."""
     scales: np.ndarray
     minima: np.ndarray | None
-    """None for 8-bit blocks, which have none."""
+    """None for 8-bit blocks."""
 
 
 def pack(

@@ -139,7 +139,7 @@ def _byte_tables(state: Mapping[str, Any]) -> Tables:
         if model.get(name):
             raise Refusal(f"its BPE has {name}={model[name]!r}")
     if state["normalizer"] is not None:
-        raise Refusal(f"its normalizer is {state['normalizer']['type']}, and byte BPE has none")
+        raise Refusal(f"its normalizer is {state['normalizer']['type']}; expected no normalizer")
     steps = state["pre_tokenizer"] or {"type": "no pre-tokenizer"}
     steps = steps["pretokenizers"] if steps["type"] == "Sequence" else [steps]
     *before, last = steps
