@@ -284,8 +284,12 @@ def page_of(payload: Payload, trace: Trace, elements: Mapping[str, bytes] | None
     said = f"What {n_layers} × {n_heads} attention heads of {payload.header['traces'][0]['model']} "
     title = f"{short} · headscope"
     preview = preview_tags(title, said + f"do with “{text[:200]}”", sheet_of(trace))
-    script = "page.js" if elements is None else "live_page.js"
-    return make_page(payload, title=title, preview=preview, script=script, elements=elements)
+    if elements is None:
+        return make_page(payload, title=title, preview=preview)
+    return make_page(
+        payload, title=title, preview=preview, script="live_page.js", style=APP_STYLE,
+        elements=elements,
+    )  # fmt: skip
 
 
 def need_trace(given: object) -> Trace:

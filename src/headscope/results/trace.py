@@ -509,6 +509,7 @@ class Trace:
         evidence: Result | Iterable[Result] | None = None,
         effects: bool = False,
         over: Over = "attention",
+        live: bool = False,
     ) -> None:
         """Write the explorer as one HTML file that works offline.
 
@@ -518,13 +519,14 @@ class Trace:
             ])
 
         `headscope.save_page` puts several traces into one page. The arguments are those of
-        `explore`, with `path`, the file to write, and four more:
+        `explore`, with `path`, the file to write, and five more:
 
         - `story`: captions, each with its selection: `layer`, `head`, `block`, `word`, `key`,
           `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so on; or a
           URL fragment copied from a page. `neurons` includes the layers of the story by default.
         - `exercise`: questions of “Your turn” (see `headscope.save_page`).
         - `effects`: store the effect of each head, which needs the model (see `with_effects`).
+        - `live`: put the model into the page too, if it is small enough (see `save_live`).
         """
         from headscope.page.save_page import save_page
         from headscope.page.selection import make_selection
@@ -539,17 +541,21 @@ class Trace:
             queries=queries,
             theme=theme,
         )
-        save_page(
-            [traces],
-            path,
-            neurons=neurons,
-            titles=titles,
-            selection=selection,
-            story=story,
-            exercise=exercise,
-            evidence=evidence,
-            effects=effects,
-        )
+        options: Any = {
+            "neurons": neurons,
+            "titles": titles,
+            "selection": selection,
+            "story": story,
+            "exercise": exercise,
+            "evidence": evidence,
+            "effects": effects,
+        }
+        if live:
+            from headscope.live.site import save_live
+
+            save_live(self.require_origin("live=True").model, path, examples=[traces], **options)
+        else:
+            save_page([traces], path, **options)
 
     def roles(self, block: str | None = None) -> xr.Dataset:
         """Name the role of each head in this text: a table over layer and head.

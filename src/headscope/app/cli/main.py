@@ -22,6 +22,7 @@ from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import check_importance, importance
 from headscope.app.cli.models import models
 from headscope.app.cli.probe import bias, combined, coreference, dependencies
+from headscope.app.cli.publish import publish
 from headscope.app.cli.report import report
 from headscope.app.cli.serve import serve
 from headscope.app.cli.track import track
@@ -59,6 +60,7 @@ def _common(
 register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
 register(app, serve, example="serve --model minilm --model smollm2 --open")
+register(app, publish, example="publish --model minilm -o site/")
 register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
 register(app, sensitivity, example="sensitivity corpus.conllu --model minilm -o sensitivity")
 register(
