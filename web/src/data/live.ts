@@ -49,6 +49,8 @@ const SIMD = [
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15,
   253, 98, 11,
 ];
+/** Milliseconds without a run after which the model is idle. */
+const PAUSE = 50;
 /** Maximum bytes of attention in one batch of runs. */
 const BATCH_BYTES = 64e6;
 
@@ -77,6 +79,8 @@ export class LiveModel {
     const isRunning = status.state === "ready" && this.since.value > 0;
     return isRunning ? { state: "computing", since: this.since.value } : status;
   });
+
+  readonly isReady: ReadonlySignal<boolean> = computed(() => this.progress.value.state === "ready");
 
   /** Load and check the model; rejects with the reason if it cannot run. */
   start(): Promise<void> {
@@ -201,7 +205,10 @@ export class LiveModel {
     try {
       return await this.send<Outputs>({ kind: "run", inputs });
     } finally {
-      if (this.waiting.size === 0) this.since.value = 0;
+      // The next batch of a measurement follows at once.
+      setTimeout(() => {
+        if (this.waiting.size === 0) this.since.value = 0;
+      }, PAUSE);
     }
   }
 
@@ -290,8 +297,7 @@ export class LiveBackend implements Backend {
   ) {
     const { vectors } = model.live;
     this.can = computed(() => {
-      const { state } = model.status.value;
-      if (state !== "ready" && state !== "computing") return NOTHING;
+      if (!model.isReady.value) return NOTHING;
       const runs = inputs.every((input) => input !== null);
       const neurons = runs && vectors.includes("queries") && vectors.includes("keys");
       const trace = model.typing.value === "";

@@ -377,8 +377,15 @@ function NotMeasured({ side }: { side: Side }) {
       )}
       {!progress && !canMeasure && (
         <div class="note">
-          <b>Not measured.</b> Save the page with <code>effects=True</code>, in the shell{" "}
-          <code>view --effects</code>, or measure them in the lab.
+          <b>Not measured.</b>{" "}
+          {session.header.live ? (
+            "The model in this page measures them when it runs."
+          ) : (
+            <>
+              Save the page with <code>effects=True</code>, in the shell <code>view --effects</code>
+              , or measure them in the lab.
+            </>
+          )}
         </div>
       )}
     </>
