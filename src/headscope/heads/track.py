@@ -199,7 +199,13 @@ class HeadTracker(TrainerCallback):
             raise InputError(
                 f"{type(model).__name__} is not a transformers model. Pass the model inside it."
             )
-        _check_whole(module)
+        for name, parameter in module.named_parameters():
+            is_sharded = hasattr(parameter, "ds_id") or hasattr(parameter, "to_local")
+            if parameter.numel() == 0 or is_sharded:
+                raise InputError(
+                    f"The weights are sharded ({name}), so one process cannot run the model. Track "
+                    "saved checkpoints instead: headscope track checkpoints/*/ CORPUS -o track."
+                )
         if self._model is None or self._model.module is not module:
             given = model if isinstance(model, Model) else None
             with untouched(module):
@@ -410,15 +416,6 @@ def _length(model: Model, usual: int = 32) -> int:
     return max(1, min(usual, (limit - 4) // 2, len(model.require_tokenizer()) // 2))
 
 
-def _check_whole(module: nn.Module) -> None:
-    for name, parameter in module.named_parameters():
-        if parameter.numel() == 0 or hasattr(parameter, "ds_id") or hasattr(parameter, "to_local"):
-            raise InputError(
-                f"The weights are sharded ({name}), so one process cannot run the model. Track "
-                "saved checkpoints instead: headscope track checkpoints/*/ CORPUS -o track."
-            )
-
-
 def _opened(file: Path) -> Result:
     opened = open_file(file)
     if not isinstance(opened, Result):
@@ -458,7 +455,14 @@ def track_checkpoints(
         pairs: list[tuple[str, str | None]] = [(given[0], r) for r in revisions]
         chosen = {}
         for source, revision in pairs or [(source, None) for source in given]:
-            step = _step_of(revision or Path(source).name)
+            name = revision or Path(source).name
+            numbers = re.findall(r"\d+", name)
+            if not numbers:
+                raise InputError(
+                    f"{name!r} does not name its step. Rename it, such as checkpoint-500, or pass "
+                    "a dict of checkpoints by step."
+                )
+            step = int(numbers[-1])
             if step in chosen:
                 raise InputError(f"{source!r} and {chosen[step][0]!r} are both step {step}.")
             chosen[step] = source, revision
@@ -467,13 +471,3 @@ def track_checkpoints(
         on_step(step, source if revision is None else f"{source} at {revision}")
         tracker.log(load(source, revision=revision), step)
     return tracker.close()
-
-
-def _step_of(name: str) -> int:
-    numbers = re.findall(r"\d+", name)
-    if not numbers:
-        raise InputError(
-            f"{name!r} does not name its step. Rename it, such as checkpoint-500, or pass a dict "
-            "of checkpoints by step."
-        )
-    return int(numbers[-1])

@@ -49,7 +49,8 @@ from headscope.model.private_api import (
     OFFLOADING_HOOK,
     compiled_call,
 )
-from headscope.model.processing import Processor, takes_media
+from headscope.model.processing import MEDIA_INPUTS, Processor
+from headscope.model.tap.forward_pass import takes
 from headscope.model.weight_files import (
     HubOptions,
     WeightHeaders,
@@ -224,7 +225,7 @@ def load(
             config = AutoConfig.from_pretrained(found.location, **options)
             stored = read_headers(found.location, config, found.options, allow_pickle)
             module, notes = _module(found.location, config, dtype, options, stored)
-        if processor is None and takes_media(module):
+        if processor is None and any(takes(module, x) for x in MEDIA_INPUTS):
             processor = _processor(found.location, options)
         tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(found.location, options)
     torch.nn.Module.to(module, device).eval()

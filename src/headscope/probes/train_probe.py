@@ -44,7 +44,6 @@ from headscope.probes.training import (
     TrainingOptions,
     TreebankExamples,
     epochs_for,
-    fall_of_last,
     fit,
     make_batch,
     make_scorer,
@@ -338,7 +337,8 @@ def _examples(
 
 
 def _warn_if_unfinished(log: list[Epoch]) -> None:
-    fall = fall_of_last(log)
+    can_fall = len(log) > 1 and log[-2].loss > 0
+    fall = 1 - log[-1].loss / log[-2].loss if can_fall else 0.0
     if fall > STILL_FALLING:
         warn(
             f"The probe has not converged: in the last of {len(log)} epochs its loss still fell by "

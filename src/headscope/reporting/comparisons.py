@@ -162,7 +162,8 @@ def about_differences(subjects: Sequence[ModelResults], differences: Differences
     sentences: list[Phrase] = []
     for left, right, data in differences:
         names = [name for name in COMPARED if f"{name}_mean_p" in data]
-        p = holm(np.array([_p_of_mean(data, name) for name in names]))
+        by_name = [data[f"{name}_mean_p"] for name in names]
+        p = holm(np.array([float(array.sel(parent_label(array))) for array in by_name]))
         said = []
         for name, adjusted in zip(names, p.tolist(), strict=True):
             key = f"{name}_mean"
@@ -216,11 +217,6 @@ def about_best_heads(subjects: Sequence[ModelResults]) -> list[Phrase]:
             test_part = aside(f" ({test})", weakest)
             sentences.append([*parts, f" than those of {other.title}", test_part, "."])
     return sentences
-
-
-def _p_of_mean(data: xr.Dataset, name: str) -> float:
-    p = data[f"{name}_mean_p"]
-    return float(p.sel(parent_label(p)))
 
 
 def about_groups(subjects: Sequence[ModelResults]) -> list[Phrase]:

@@ -19,7 +19,6 @@ from headscope.reporting.hypothesis_tests import (
     ALPHA,
     Extremes,
     HeadValue,
-    differ_from,
     heads_beyond,
     labels_above_twice_the_mean,
     layer_extremes,
@@ -44,11 +43,11 @@ from headscope.reporting.wording import (
     listed,
     points,
     sentence,
-    two_digits,
     with_interval,
 )
 from headscope.results.display import label_of
 from headscope.run.compare import compare
+from headscope.statistics.intervals import holm, p_differs
 from headscope.statistics.jackknife import Jackknife
 
 BROAD_ENTROPY = 0.8
@@ -124,7 +123,8 @@ def importance(subject: ModelResults, number: int) -> Phrase | None:
         return None
     overall = subject.measured("importance_mean", gradient_class="all")
     means = jackknife.mean((0, 1))
-    p = differ_from(means, means.at(slice(names.index("all"), names.index("all") + 1)))
+    every = means.at(slice(names.index("all"), names.index("all") + 1))
+    p = holm(p_differs(means - every))
     said = []
     for name, corrected in zip(names, p.tolist(), strict=True):
         gradient = subject.measured("importance_mean", gradient_class=name)
@@ -379,7 +379,7 @@ def _correlation(other: str, more: str, less: str) -> Rule:
             return None
         way = more if r.value > 0 else less
         within = subject.measured("correlation_within", correlated=key)
-        inside = f"; within layers r = {two_digits(within.value)}"
+        inside = f"; within layers r = {within.value:.2f}".replace("-", "−")
         return [
             f"In this model, heads that look farther {way}: r = {with_interval(r)}",
             aside(" over its heads, a description rather than a test"),

@@ -26,7 +26,7 @@ from headscope.figures.chart_data import (
     find_subjects,
     rounded,
 )
-from headscope.figures.chart_types import Figure, Phrase
+from headscope.figures.chart_types import Figure, Phrase, SentencePart
 from headscope.figures.head_charts import (
     Documents,
     exemplar_figure,
@@ -297,19 +297,17 @@ def build_report(
         ),
     ]
     maps, documents = _maps(subjects), Documents()
-    by_layer = _by_layer(subjects)
     cards = _cards(subjects, maps, documents)
-    sections = _sections(subjects, by_layer, maps, differences, documents)
-    shown = _section("replication-section", "What replicates", [replication_table(replicated)])
-    sections += [] if shown is None else [shown]
-    shown = _section("wires", "Wires", [wires_table(w, number) for number, w in enumerate(wires)])
-    sections += [] if shown is None else [shown]
     charts = [training_lines(result, number) for number, result in tracks]
     for place, chart in enumerate(charts):
         if chart is not None and place:
             chart["id"] += f"-{place + 1}"
-    shown = _section("training-section", "Through training", [*charts, onset_table(tracks)])
-    sections = sections if shown is None else [shown, *sections]
+    sections = _sections(
+        ("training-section", "Through training", [*charts, onset_table(tracks)]),
+        *_parts(subjects, maps, differences, documents),
+        ("replication-section", "What replicates", [replication_table(replicated)]),
+        ("wires", "Wires", [wires_table(w, number) for number, w in enumerate(wires)]),
+    )
     _add_independence(sections, subjects)
     figures = {figure["id"] for shown in sections for figure in shown["figures"]}
     findings = [_finding(*finding, figures) for finding in written]
@@ -343,8 +341,7 @@ def build_map_report(
     others = [result for result in results if result is not heads.result]
     subjects = find_subjects([heads.result, *others], pages)[:1]
     maps, documents = {0: heads}, Documents()
-    shown = _section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])
-    sections = [] if shown is None else [shown]
+    sections = _sections(_map_part(subjects, maps))
     cards = _cards(subjects, maps, documents)
     return _report(f"Heads of {heads.title}", subjects, sections, cards, documents, [])
 
@@ -397,8 +394,22 @@ def _report(
     }
 
 
-def _by_layer(subjects: Sequence[ModelResults]) -> list[Figure | None]:
-    return [
+_Part = tuple[str, str, Sequence[Figure | None]]
+"""Id, title and figures of a section."""
+
+
+def _map_part(subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap]) -> _Part:
+    return "map-section", "Heads that attend alike", [map_figure(subjects, maps)]
+
+
+def _parts(
+    subjects: Sequence[ModelResults],
+    maps: Mapping[int, HeadMap],
+    differences: Sequence[tuple[int, int, xr.Dataset]],
+    documents: Documents,
+) -> list[_Part]:
+    chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
+    by_layer = [
         layer_lines(
             subjects,
             "layers",
@@ -417,16 +428,7 @@ def _by_layer(subjects: Sequence[ModelResults]) -> list[Figure | None]:
         ),
     ]
 
-
-def _sections(
-    subjects: Sequence[ModelResults],
-    by_layer: Sequence[Figure | None],
-    maps: Mapping[int, HeadMap],
-    differences: Sequence[tuple[int, int, xr.Dataset]],
-    documents: Documents,
-) -> list[Section]:
-    chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
-    parts: list[tuple[str, str, Sequence[Figure | None]]] = [
+    return [
         ("what-changed", "What changed", [change_table(subjects, differences)]),
         ("every-head", "Every head", [heads_figure(subjects), _finder(subjects)]),
         ("by-layer", "Layer by layer", by_layer),
@@ -461,7 +463,7 @@ def _sections(
             "Does it matter?",
             [effect_table(subjects), importance_lines(subjects)],
         ),
-        ("map-section", "Heads that attend alike", [map_figure(subjects, maps)]),
+        _map_part(subjects, maps),
         ("exemplars-section", "Exemplars", [exemplar_figure(subjects, chosen, documents)]),
         (
             "side-by-side",
@@ -469,13 +471,15 @@ def _sections(
             [difference_table(subjects, differences), group_figure(subjects)],
         ),
     ]
-    made = (_section(*part) for part in parts)
-    return [shown for shown in made if shown is not None]
 
 
-def _section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:
-    shown = [figure for figure in figures if figure is not None]
-    return {"id": key, "title": title, "text": [], "figures": shown} if shown else None
+def _sections(*parts: _Part) -> list[Section]:
+    shown = ((key, title, [f for f in figures if f is not None]) for key, title, figures in parts)
+    return [
+        {"id": key, "title": title, "text": [], "figures": figures}
+        for key, title, figures in shown
+        if figures
+    ]
 
 
 def _maps(subjects: Sequence[ModelResults]) -> dict[int, HeadMap]:
@@ -522,24 +526,18 @@ def _finding(
     paragraphs: Sequence[tuple[str, Sequence[Phrase]]],
     figures: set[str],
 ) -> Finding:
+    def is_known(part: SentencePart) -> bool:
+        return isinstance(part, str) or "figure" not in part or part["figure"] in figures
+
     return {
         "subject": subject,
         "title": title,
         "paragraphs": [
-            {"topic": topic, "sentences": [_with_known(text, figures) for text in sentences]}
+            {"topic": topic, "sentences": [[*filter(is_known, text)] for text in sentences]}
             for topic, sentences in paragraphs
             if sentences
         ],
     }
-
-
-def _with_known(text: Phrase, figures: set[str]) -> Phrase:
-    """A sentence without the references to figures that the report does not have."""
-    return [
-        part
-        for part in text
-        if isinstance(part, str) or "figure" not in part or part["figure"] in figures
-    ]
 
 
 def _used_equations(
@@ -619,22 +617,12 @@ def report(
         replicate=[other for other in others if isinstance(other, Result)],
         hypotheses=hypotheses,
     )
-    _write(content, path)
+    write_report(content, path)
     return Path(path)
 
 
-def save_map_page(
-    heads: HeadMap,
-    path: str | os.PathLike[str],
-    results: Iterable[Result] = (),
-    *,
-    explorer: str | None = None,
-) -> None:
-    """See `HeadMap.save_page`."""
-    _write(build_map_report(heads, results, explorer=explorer), path)
-
-
-def _write(content: Report, path: str | os.PathLike[str]) -> None:
+def write_report(content: Report, path: str | os.PathLike[str]) -> None:
+    """Write a report as one HTML file."""
     header = {"format": FORMAT, "version": VERSION, "title": content["title"]}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     packed = gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0)
