@@ -85,7 +85,10 @@ def written(text: str) -> str:
 
 def lines(rows: list[Row]) -> Iterator[str]:
     """Yield the table: what was removed, how well two estimates predict the rise of the loss."""
-    yield "| removed | r of estimate and rise | r of mean \\|∂L/∂a\\| and \\|rise\\| | error | right sign | rise, predicted |"
+    yield (
+        "| removed | r of estimate and rise | r of mean \\|∂L/∂a\\| and \\|rise\\| | error | right sign "
+        "| rise, predicted |"
+    )
     yield "|---" * 6 + "|"
     for row in rows:
         share = "5 % of " if row["level"] == "0.05" else ""
