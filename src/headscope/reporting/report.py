@@ -18,6 +18,7 @@ from latex2mathml.converter import convert
 
 from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra
+from headscope.figures import layer_charts
 from headscope.figures.chart_data import (
     MAIN,
     ModelResults,
@@ -35,36 +36,13 @@ from headscope.figures.head_charts import (
     map_figure,
     roles_of,
 )
-from headscope.figures.layer_charts import (
-    ALIGNMENT,
-    LAYERS,
-    SURFACE,
-    distances_of_text,
-    group_figure,
-    importance_lines,
-    label_maps,
-    layer_lines,
-    training_lines,
-)
 from headscope.heads.cards import make_all_cards
 from headscope.heads.head_map import HeadMap, map_heads
 from headscope.heads.replication import Hypothesis
 from headscope.heads.roles import of_probes
 from headscope.page.codec import Payload
 from headscope.page.save_page import make_page, write_page
-from headscope.reporting.comparisons import (
-    about_best_heads,
-    about_changes,
-    about_differences,
-    about_groups,
-    about_planned,
-    about_replications,
-    about_training,
-    change_table,
-    onset_table,
-    replication_table,
-    replications,
-)
+from headscope.reporting import comparisons
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.hypothesis_tests import settled
 from headscope.reporting.report_tables import (
@@ -278,19 +256,19 @@ def build_report(
     subjects = find_subjects([last.get(id(result), result) for result in given], pages)
     tracks = [(_subject_of(subjects, last[id(result)]), result) for result in tracked]
     differences = _differences(subjects)
-    replicated = replications(subjects, replicate)
+    replicated = comparisons.replications(subjects, replicate)
     between = {
-        "Means over heads": about_differences(subjects, differences),
-        "Best heads": about_best_heads(subjects),
-        "Kinds of text": about_groups(subjects),
+        "Means over heads": comparisons.about_differences(subjects, differences),
+        "Best heads": comparisons.about_best_heads(subjects),
+        "Kinds of text": comparisons.about_groups(subjects),
     }
     written = [
-        (None, "What was planned", [("", about_planned(subjects, hypotheses))]),
-        (None, "What replicates", [("", about_replications(replicated))]),
-        (None, "Through training", [("", about_training(tracks))]),
+        (None, "What was planned", [("", comparisons.about_planned(subjects, hypotheses))]),
+        (None, "What replicates", [("", comparisons.about_replications(replicated))]),
+        (None, "Through training", [("", comparisons.about_training(tracks))]),
         *settled(
             [
-                (None, "What changed", [("", about_changes(subjects, differences))]),
+                (None, "What changed", [("", comparisons.about_changes(subjects, differences))]),
                 *((n, s.title, about_model(s, n)) for n, s in enumerate(subjects)),
                 (None, "Side by side", list(between.items())),
             ]
@@ -298,14 +276,14 @@ def build_report(
     ]
     maps, documents = _maps(subjects), Documents()
     cards = _cards(subjects, maps, documents)
-    charts = [training_lines(result, number) for number, result in tracks]
+    charts = [layer_charts.training_lines(result, number) for number, result in tracks]
     for place, chart in enumerate(charts):
         if chart is not None and place:
             chart["id"] += f"-{place + 1}"
     sections = _sections(
-        ("training-section", "Through training", [*charts, onset_table(tracks)]),
+        ("training-section", "Through training", [*charts, comparisons.onset_table(tracks)]),
         *_parts(subjects, maps, differences, documents),
-        ("replication-section", "What replicates", [replication_table(replicated)]),
+        ("replication-section", "What replicates", [comparisons.replication_table(replicated)]),
         ("wires", "Wires", [wires_table(w, number) for number, w in enumerate(wires)]),
     )
     _add_independence(sections, subjects)
@@ -410,18 +388,18 @@ def _parts(
 ) -> list[_Part]:
     chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
     by_layer = [
-        layer_lines(
+        layer_charts.layer_lines(
             subjects,
             "layers",
-            LAYERS,
+            layer_charts.LAYERS,
             "Null attention, distance and entropy",
             "Each value is a ratio of sums over all heads of a layer, with its 95 % "
             "interval over documents. Distance and entropy leave null attention out.",
         ),
-        layer_lines(
+        layer_charts.layer_lines(
             subjects,
             "surface",
-            SURFACE,
+            layer_charts.SURFACE,
             "Breadth and sinks",
             "Null attention included. The dashed line is the entropy of attending evenly "
             "to every token that can be attended to.",
@@ -429,17 +407,17 @@ def _parts(
     ]
 
     return [
-        ("what-changed", "What changed", [change_table(subjects, differences)]),
+        ("what-changed", "What changed", [comparisons.change_table(subjects, differences)]),
         ("every-head", "Every head", [heads_figure(subjects), _finder(subjects)]),
         ("by-layer", "Layer by layer", by_layer),
         (
             "syntax",
             "Syntax",
             [
-                layer_lines(
+                layer_charts.layer_lines(
                     subjects,
                     "alignment",
-                    ALIGNMENT,
+                    layer_charts.ALIGNMENT,
                     "Attention along dependencies",
                     "The share of attention between words that stand in a dependency relation. The "
                     "dashed line is the share of such pairs among all pairs of tokens: what "
@@ -447,28 +425,31 @@ def _parts(
                     equation="dep_alignment",
                 ),
                 relation_table(subjects),
-                label_maps(subjects, "dep_type_to", "relation"),
-                distances_of_text(subjects),
+                layer_charts.label_maps(subjects, "dep_type_to", "relation"),
+                layer_charts.distances_of_text(subjects),
             ],
         ),
         (
             "tags",
             "Parts of speech",
-            [label_maps(subjects, "pos_to", "tag"), label_maps(subjects, "pos_from", "tag")],
+            [
+                layer_charts.label_maps(subjects, "pos_to", "tag"),
+                layer_charts.label_maps(subjects, "pos_from", "tag"),
+            ],
         ),
         ("coreference-section", "Coreference", [coreference_table(subjects)]),
         ("probes-section", "Trained probes", [trained_table(subjects)]),
         (
             "effects-section",
             "Does it matter?",
-            [effect_table(subjects), importance_lines(subjects)],
+            [effect_table(subjects), layer_charts.importance_lines(subjects)],
         ),
         _map_part(subjects, maps),
         ("exemplars-section", "Exemplars", [exemplar_figure(subjects, chosen, documents)]),
         (
             "side-by-side",
             "Side by side",
-            [difference_table(subjects, differences), group_figure(subjects)],
+            [difference_table(subjects, differences), layer_charts.group_figure(subjects)],
         ),
     ]
 
