@@ -11,10 +11,8 @@ from headscope.app.cli.main import main
 
 
 def start() -> NoReturn:
-    """Run the command line and exit without interpreter shutdown.
-
-    Python would free torch and transformers object by object for most of a second. `atexit`
-    functions run before.
+    """Run the command line and exit without interpreter shutdown, which frees torch for most of a
+    second. `atexit` functions run before.
     """
     code: str | int | None = 0
     try:

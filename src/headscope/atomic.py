@@ -27,12 +27,7 @@ from headscope.errors import FileFormatError, HeadscopeError, InputError, WriteE
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, which replaces it if the block succeeds.
-
-    Raises:
-        InputError: `path` is a folder.
-        WriteError: it cannot be written, or its folder does not exist.
-    """
+    """Yield a temporary path next to `path`, which replaces it if the block succeeds."""
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{target} is a folder; give the name of a file to write.")
@@ -103,10 +98,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Write the content of a file, or the names in a folder, to disk now.
-
-    Otherwise a power failure may leave a file name without content. Windows cannot sync folders.
-    """
+    """Write a file's content, or a folder's names, to disk now: a power failure may lose them."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -168,11 +160,8 @@ def read_sealed(path: Path) -> bytes:
 
 
 def check_seal(path: Path) -> bool:
-    """Compare a file with its seal; return whether this user's headscope wrote it.
-
-    Raises:
-        UnsealedFile: the file has no seal.
-        DamagedFile: its content changed after it was sealed.
+    """Compare a file with its seal; return whether this user's headscope wrote it. Raises
+    UnsealedFile without a seal, DamagedFile if the content changed after it was sealed.
     """
     content = hashlib.sha256()
     with path.open("rb") as file:

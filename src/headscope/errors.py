@@ -27,7 +27,7 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 __all__ = [
     "FileFormatError",
@@ -73,6 +73,12 @@ class UnknownName(InputError):
         nearest = difflib.get_close_matches(str(name).lower()[:MAX_NAME_SHOWN], by_lower, n=1)
         hint = f" Did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
         return cls(f"Unknown {what} {shown}.{hint} Known: {', '.join(known) or '(none)'}.")
+
+    @classmethod
+    def check(cls, what: str, name: object, known: Collection[str]) -> None:
+        """Raise the error of `of` unless the name is known."""
+        if name not in known:
+            raise cls.of(what, name, known)
 
 
 class FileFormatError(InputError):

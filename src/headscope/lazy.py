@@ -36,10 +36,8 @@ else:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Switch off garbage collection within the block.
-
-    Imports create a million objects and no garbage. Collection takes a seventh of the import time
-    of torch and transformers.
+    """Switch off garbage collection within the block: imports create a million objects and no
+    garbage.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -51,10 +49,7 @@ def importing() -> Iterator[None]:
 
 
 def read_stub(text: str) -> dict[str, tuple[str, str]]:
-    """Return module and name there of each public name.
-
-    Each import of the stub is one line: `from MODULE import NAME as PUBLIC`.
-    """
+    """Return module and name there of each public name: one import line of the stub each."""
     homes = {}
     for line in text.splitlines():
         if line.startswith("from "):
@@ -66,12 +61,8 @@ def read_stub(text: str) -> dict[str, tuple[str, str]]:
 def lazy_names(
     package: str, homes: Mapping[str, tuple[str, str]], *others: str
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package.
-
-    Args:
-        package: name of the package.
-        homes: module of each public name, and its name there.
-        others: public names that the package defines itself.
+    """Return the `__getattr__` and `__dir__` of a package. `homes` has the module of each public
+    name, and its name there; `others` are names that the package defines itself.
     """
 
     def get(name: str) -> object:

@@ -7,13 +7,8 @@ from html import escape
 
 
 def facts_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """Return an HTML table with a name and a value in each row.
-
-    Everything is escaped. Rows whose value is None or an empty string are left out.
-
-    Args:
-        title: Title above the table, in bold.
-        rows: Names and values. Whole numbers get thousands separators.
+    """Return an HTML table with a name and a value in each row. Everything is escaped. Rows whose
+    value is None or an empty string are left out. Whole numbers get thousands separators.
     """
     lines = [
         f"<tr><th style='text-align:left'>{escape(name)}</th>"
@@ -25,13 +20,7 @@ def facts_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
 
 
 def columns_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return an HTML table with a heading for each column. Everything is escaped.
-
-    Args:
-        title: Title above the table, in bold.
-        header: Headings.
-        rows: Cells of each row. Whole numbers get thousands separators.
-    """
+    """Return an HTML table with a heading for each column. Everything is escaped."""
     headings = "".join(f"<th>{escape(name)}</th>" for name in header)
     lines = [
         f"<tr>{''.join(f'<td>{escape(_shown(cell))}</td>' for cell in row)}</tr>" for row in rows

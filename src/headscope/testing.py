@@ -39,12 +39,8 @@ REL_TOL, ABS_TOL = 1e-12, 1e-13
 def check_metric(metric: Metric, seed: int = 7) -> None:
     """Raise AssertionError if a metric breaks a rule that headscope relies on.
 
-    Measures random attention over random annotated documents, causal and bidirectional. The
-    rules are the functions in `CHECKS`. The metric is registered, as `analyze` does it.
-
-    Args:
-        metric: The metric, with its options.
-        seed: Seed of the random documents.
+    Measures random attention over random annotated documents, causal and bidirectional. The rules
+    are the functions in `CHECKS`. The metric is registered, as `analyze` does it.
     """
     expect("metric", metric, Metric, "a metric, such as MyMetric()")
     for is_causal in (False, True):
@@ -88,9 +84,8 @@ def random_documents(
     dtype: type = np.float64,
     annotated: bool = True,
 ) -> list[RandomDocument]:
-    """Draw documents of 1 to `longest` tokens; encoders have a special token at both ends.
-
-    Every third document lacks annotations, and some tokens belong to no word.
+    """Draw documents of 1 to `longest` tokens; encoders have a special token at both ends. Every
+    third document lacks annotations, and some tokens belong to no word.
     """
     generator = np.random.default_rng(seed)
     documents = []
@@ -180,7 +175,6 @@ def make_batch(
 
 
 def _with_mentions(document: RandomDocument) -> Document:
-    """Return a text with the document's number of words, with random mentions."""
     n = 0 if document.words is None else max(document.words) + 1
     generator = np.random.default_rng((document.attention.ravel()[:4] * 1e6).astype(np.int64))
     words = [str(word) for word in generator.choice(["he", "cat", "Mary", "dogs", "she"], n)]

@@ -224,6 +224,12 @@ def test_findings_are_tested_again(
     capsys.readouterr()
     assert run("report", first, "--replicate", first, "-o", page) == 2
     assert "same documents" in capsys.readouterr().err
+    arguments = ["-o", str(tmp_path / "both"), "--metrics", "null_share,distance", "--json"]
+    both = ["--replicate", f"{second}.txt", "--documents", "each"]
+    assert run("analyze", f"{first}.txt", *arguments, *both) == 0
+    said = json.loads(capsys.readouterr().out)["replication"]
+    assert Path(said["table"]).read_text(encoding="utf-8").count("\n") > 1
+    assert (tmp_path / "both" / "replicate" / "result.nc").is_file()
     arguments = ["-o", str(tmp_path / "s"), "--documents", "each", "--json"]
     assert run("sensitivity", f"{first}.txt", *arguments) == 0
     said = json.loads(capsys.readouterr().out)

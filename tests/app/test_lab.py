@@ -126,6 +126,21 @@ def test_edits_and_their_effect_on_predictions(lab: Lab, tiny_llama: Model) -> N
     assert top["probability"] == pytest.approx(expected.predictions.top()[0][1], rel=1e-3)
 
 
+def test_wires_of_two_texts_come_with_progress(lab: Lab) -> None:
+    inputs = [{"text": "a bat sat"}, {"text": "a rat sat"}]
+    both = traced(lab, *inputs)
+    said = lab.post("/wires", json={"id": both["id"]})
+    events = [json.loads(line[5:]) for line in said.text.split("\n\n") if line]
+    assert [event["done"] for event in events[:-1]] == [1, 2]
+    part = events[-1]["wires"]
+    assert part["pairs"] == [["a bat sat", "a rat sat"]]
+    assert "one pair of one template" in part["holds"]
+    assert len(part["wires"]) == 20
+    assert all(len(wire["values"]) == 1 for wire in part["wires"])
+    one = traced(lab, inputs[0])
+    assert "Wires need a contrast" in lab.post("/wires", json={"id": one["id"]}).text
+
+
 def test_effects_come_with_progress(lab: Lab, tiny_llama: Model, tiny_bert: Model) -> None:
     answer = traced(lab, {"text": "the cat sat"})
     asked = {"id": answer["id"], "trace": 0, "position": None}

@@ -159,13 +159,13 @@ def test_a_reader_who_leaves_the_effects_leaves_no_message(
     """asyncio reports "Future exception was never retrieved" when the future is collected."""
     began = threading.Event()
 
-    def endless(self: LabService, reader: str, request: Any, advance: Any) -> Any:
+    def endless(self: LabService, reader: str, kind: str, request: Any, advance: Any) -> Any:
         advance(1, 2)
         began.set()
         while True:
             self.models["llama"].trace("the cat sat", vectors=False)
 
-    monkeypatch.setattr(LabService, "measure_effects", endless)
+    monkeypatch.setattr(LabService, "measure", endless)
     monkeypatch.setattr(TraceStore, "find", lambda self, reader, name: None)
     connection = served.connect()
     connection.request("POST", "/effects", "{}", {"Content-Type": "application/json"})

@@ -63,7 +63,7 @@ def test_wires_are_written_and_printed(capsys: pytest.CaptureFixture[str], tmp_p
     opened = hs.open(out)
     assert [row["source"] for row in said["wires"]] == [w.source for w in opened.table]
     assert opened.table[0].reader == "L0 MLP"
-    for name in ("wires.csv", "wires.png", "graph.json", "page.json"):
+    for name in ("wires.csv", "wires.png", "graph.json", "page.html"):
         assert (out / name).stat().st_size > 100
     assert run("wires", "io", "-o", str(out)) == 2
     assert "Did you mean 'ioi'" in capsys.readouterr().err

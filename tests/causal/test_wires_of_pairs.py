@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -216,6 +217,8 @@ def test_files_tables_and_figures(tiny_wires: Wires, tmp_path: Path) -> None:
     latex = tiny_wires.to_latex(3)
     assert latex.count(r"\\") == 4
     assert tiny_wires.table[0].source in latex
+    assert re.search(r"\+0\.\d{3} \[\S+, \S+\]", latex)
+    assert f"n = {tiny_wires.n_pairs} pairs of {tiny_wires.n_templates} templates" in latex
     assert len(tiny_wires.figure().axes) >= 2
     assert "Wires" in tiny_wires._repr_html_()
 
@@ -263,6 +266,9 @@ def test_data_for_a_page(tiny_wires: Wires) -> None:
     wire = page["wires"][0]
     assert {"source", "reader", "share", "low", "high", "stability", "at", "part", "by_head",
             "source_layer", "source_head", "reader_heads"} <= set(wire)  # fmt: skip
+    assert len(page["pairs"]) == len(page["templates"]) == tiny_wires.n_pairs
+    for wire in page["wires"]:
+        assert np.mean(wire["values"]) == pytest.approx(wire["share"], abs=1e-4)
     assert len(page["curve"]["faithfulness"]) == 10
 
 

@@ -126,6 +126,31 @@ def golden_encoder() -> Trace:
     return Trace({"self": block}, {"self": tokens}, {}, {"model": "plain"}, None, effects)
 
 
+WIRE: dict[str, Any] = {
+    "source": "L0 H1", "reader": "q of L1 H0", "by": "q", "source_layer": 0, "source_head": 1,
+    "layer": 1, "reader_heads": [0], "share": 0.5, "low": 0.25, "high": 0.75, "stability": 0.75,
+    "p": 0.03125, "at": 2, "part": 1.0, "by_head": {}, "values": [0.25, 0.75],
+}  # fmt: skip
+WIRES: dict[str, Any] = {
+    "model": "golden", "task": "things", "holds": "2 pairs of 2 templates", "changed": [1],
+    "tokens": [["<s>", "un", "seen"], ["<s>", "fore", "seen"]], "answers": ["things", "."],
+    "position": 2, "total": 21, "exact": 4, "templates": [0, 1],
+    "pairs": [["unseen", "foreseen"], ["unsaid", "foresaid"]],
+    "wires": [
+        WIRE,
+        WIRE | {"source": "embedding", "source_head": -1, "source_layer": -1, "at": 1,
+                "reader": "k of L1 H0-1", "by": "k", "reader_heads": [0, 1], "share": -0.25,
+                "low": -0.625, "high": 0.125, "stability": 0.5, "p": None,
+                "by_head": {"H0": -0.5, "H1": 0.25}, "values": [-0.5, 0.0]},
+        WIRE | {"reader": "logits", "by": "logits", "reader_heads": [], "share": 0.125},
+        WIRE | {"source": "L1 MLP", "source_layer": 1, "source_head": -1, "reader": "logits",
+                "by": "logits", "reader_heads": [], "share": 0.0625, "stability": None},
+    ],
+    "curve": {"k": [0.001, 0.01, 1.0], "faithfulness": [0.25, 0.75, 1.0], "cpr": 0.875,
+              "cmd": 0.125, "pairs": 2},
+}  # fmt: skip
+
+
 def golden_payload() -> dict[str, Any]:
     contents = Contents(
         titles=["unseen", "cat", "cat again"],
@@ -142,6 +167,7 @@ def golden_payload() -> dict[str, Any]:
                 "cards": {"L0H0": CARD},  # type: ignore[dict-item]
             }
         ),
+        wires=WIRES,
     )
     payload = make_payload([golden_trace(), golden_encoder(), golden_encoder()], contents)
     buffers = [base64.b64encode(buffer).decode("ascii") for buffer in payload.buffers]

@@ -14,7 +14,7 @@ import pytest
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.page.payload import Contents, make_payload
 from headscope.results.trace import Trace
-from tests.page.golden_payload import GOLDEN, golden_payload, golden_trace
+from tests.page.golden_payload import GOLDEN, WIRES, golden_payload, golden_trace
 
 
 def test_golden_payload() -> None:
@@ -88,6 +88,13 @@ def test_one_or_two_traces() -> None:
         make_payload([golden_trace()] * 3)
     with pytest.raises(InputError, match="1 titles for 2 traces"):
         make_payload([golden_trace()] * 2, Contents(titles=["one"]))
+
+
+def test_wires_are_those_of_headscope() -> None:
+    payload = make_payload([golden_trace()], Contents(wires=WIRES | {"more": 1}))
+    assert payload.header["wires"] == WIRES
+    with pytest.raises(InputError, match=r"what headscope\.wires returns"):
+        make_payload([golden_trace()], Contents(wires={"wires": []}))
 
 
 def test_inputs_are_untouched() -> None:

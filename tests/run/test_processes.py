@@ -89,6 +89,8 @@ def test_the_server_starts_with_ctrl_c_blocked() -> None:
         "print(open(f'/proc/{server._forkserver_pid}/status').read())\n"
         "processes.stop_server()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     (blocked,) = [line for line in done.stdout.splitlines() if line.startswith("SigBlk:")]
     assert int(blocked.split()[1], 16) & 1 << signal.SIGINT - 1

@@ -75,6 +75,10 @@ export interface BlockPart {
   roles: RolesPart;
   statistics: Record<string, ((number | null)[])[]>;
   vectors: VectorsPart[];
+  /** Kept keys of each row; missing if all are kept. */
+  top?: number;
+  /** Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept. */
+  rest?: number;
 }
 
 /** One predicted token or label. */
@@ -223,6 +227,57 @@ export interface ExercisePart {
   heads: string[];
 }
 
+/** One exact wire; see `headscope.results.wires.Wire`. Heads are −1 where there is none. */
+export interface WirePart {
+  source: string;
+  reader: string;
+  by: "q" | "k" | "v" | "mlp" | "logits";
+  source_layer: number;
+  source_head: number;
+  layer: number;
+  reader_heads: number[];
+  share: number;
+  low: number | null;
+  high: number | null;
+  stability: number | null;
+  p: number | null;
+  /** Position where the wire is read; −1 if it was not measured. */
+  at: number;
+  part: number | null;
+  by_head: Record<string, number>;
+  /** Share in each pair; their mean is `share`. */
+  values: number[];
+}
+
+/** Faithfulness of circuits with a share k of all wires, on held-out pairs. */
+export interface CurvePart {
+  k: number[];
+  faithfulness: (number | null)[];
+  cpr: number;
+  cmd: number;
+  pairs: number;
+}
+
+/** The largest wires of a task, drawn over its first pair. */
+export interface WiresPart {
+  model: string;
+  task: string;
+  holds: string;
+  tokens: string[][];
+  /** Positions whose tokens differ. */
+  changed: number[];
+  /** Target and foil. */
+  answers: string[];
+  position: number;
+  total: number;
+  exact: number;
+  pairs: string[][];
+  /** Template of each pair. */
+  templates: number[];
+  wires: WirePart[];
+  curve: CurvePart | null;
+}
+
 /** One trace, or two to compare. */
 export interface Example {
   title: string;
@@ -313,6 +368,7 @@ export interface Header {
   story: StoryStep[];
   tour?: TourPart;
   exercise?: ExercisePart[];
+  wires?: WiresPart;
   examples: Example[];
   command: string;
   evidence: EvidencePart | null;

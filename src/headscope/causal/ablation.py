@@ -59,7 +59,6 @@ def _listed(value: object) -> list[object]:
 
 
 def _as_head(entry: object) -> Head | None:
-    """Return a pair of layer and head; None for anything else."""
     match [as_integer(number) for number in _listed(entry)]:
         case [int(layer), int(head)]:
             return layer, head
@@ -162,12 +161,10 @@ def make_replacement(
     *,
     reads_first: bool = False,
 ) -> Replacement:
-    """Return the replacement for the arguments of `effects`.
-
-    `reads_first` says that the answer is read at the first position.
+    """Return the replacement for arguments of `effects`; the answer may be read at the first
+    position.
     """
-    if ablation not in ABLATIONS:
-        raise UnknownName.of("ablation", ablation, ABLATIONS)
+    UnknownName.check("ablation", ablation, ABLATIONS)
     if ablation == "zero":
         if reference is not None:
             raise InputError("reference=… needs ablation='mean'; ablation is 'zero'.")

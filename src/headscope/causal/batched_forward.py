@@ -29,13 +29,7 @@ T = TypeVar("T")
 
 
 class ForwardPass:
-    """Runs one text, in one row or many.
-
-    Args:
-        model: the model. The caller attaches readers and edits.
-        inputs: inputs of one row.
-        position: the only position whose logits are read; None for all.
-    """
+    """Runs one text, in one row or many. Logits are read at `position`; at all if None."""
 
     def __init__(self, model: Model, inputs: Mapping[str, Tensor], position: int | None) -> None:
         self.model = model
@@ -133,7 +127,6 @@ HeadSet = tuple[Head, ...]
 MAX_BATCH_TOKENS = 8192
 MAX_LOGITS = 1 << 26
 MAX_BATCH_WEIGHTS = 1 << 26
-"""Maximum attention weights of one layer of a batch."""
 BATCH_REL_TOL = 1e-3
 BATCH_ROUNDINGS = 16
 """A row of a batch may differ from the same run alone, relative to max(1, |value|), by
@@ -155,12 +148,7 @@ class UneditedRun:
 
 
 class BatchedAblation:
-    """Runs edits of one text as rows of batches.
-
-    Args:
-        text: forward pass of the text.
-        block: attention block of the edited heads.
-    """
+    """Runs edits of one text, to heads of one block, as rows of batches."""
 
     def __init__(self, text: ForwardPass, block: BlockName) -> None:
         self.text = text

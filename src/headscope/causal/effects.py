@@ -27,12 +27,7 @@ from headscope.causal.ablation import (
     label_sets,
     make_replacement,
 )
-from headscope.causal.batched_forward import (
-    BatchedAblation,
-    ForwardPass,
-    HeadSet,
-    MakeReadout,
-)
+from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet, MakeReadout
 from headscope.causal.loss_effects import LossEffects, effects_on_loss
 from headscope.causal.readout import (
     CosineShift,
@@ -217,10 +212,8 @@ def effects(
     with phase(f"checking {getattr(model, 'name', model)}", progress):
         model = as_model(model)
         chosen_block = model.wiring.main_block() if block is None else block
-    if method not in METHODS:
-        raise UnknownName.of("method", method, METHODS)
-    if pooling not in POOLINGS:
-        raise UnknownName.of("pooling", pooling, POOLINGS)
+    UnknownName.check("method", method, METHODS)
+    UnknownName.check("pooling", pooling, POOLINGS)
     expect("text", text, str | Sequence | Corpus, "a text, several texts or a corpus")
     sets = head_sets(model, heads, chosen_block)
     means_over = None if reference is None else as_corpus(reference)
@@ -307,10 +300,7 @@ def effects(
     intervals = None
     if len(texts) > 1:
         numbers = number_templates(texts, templates)
-        attributes |= {
-            "templates": int(numbers.max()) + 1,
-            "holds": describe_templates(numbers),
-        }
+        attributes |= {"templates": int(numbers.max()) + 1, "holds": describe_templates(numbers)}
         is_distance = attributes.get("measure") == COSINE_DISTANCE
         mean = over_texts(values, np.ones_like(values), numbers, is_distance=is_distance)
         intervals = np.stack([mean.low, mean.high, mean.p])
@@ -321,8 +311,6 @@ def effects(
 
 @dataclass(frozen=True, eq=False)
 class _EffectRun:
-    """Options of one call of `effects`, applied to each text."""
-
     model: Model
     sets: Sequence[HeadSet]
     replacement: Replacement
@@ -383,7 +371,6 @@ class _EffectRun:
         return values, about, readout.question
 
     def _reject_unused(self, target: AnswerArgument, foil: FoilArgument) -> None:
-        """Raise InputError for options that the readout does not use."""
         objective = self.model.info.objective
         options = {
             "foil": None if foil is False else foil,
@@ -407,11 +394,7 @@ class _EffectRun:
 def read_text(
     model: Model, text: str, pair: str | None, decoder: str | None
 ) -> tuple[dict[str, Tokens], dict[str, Tensor]]:
-    """Return tokens by stack and inputs of a text; a decoder starts with its start token.
-
-    Raises:
-        InputError: the text has one token, or the model lacks a decoder.
-    """
+    """Return tokens by stack and inputs of a text; a decoder starts with its start token."""
     if "decoder" not in model.info.blocks:
         if decoder is not None:
             raise InputError(f"{model.name} has no decoder side, so decoder={decoder!r} is unused.")

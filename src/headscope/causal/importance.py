@@ -242,8 +242,7 @@ def check_importance(
     names = key_classes_of(model)
     chosen = [n for n in names if n not in ("punctuation", "rest")] if classes is None else classes
     for name in chosen:
-        if name not in names:
-            raise UnknownName.of("class of keys", name, names)
+        UnknownName.check("class of keys", name, names)
     chosen_heads = _choose_heads(model, heads, seed)
     encoder, documents, independence = encode_predictable(model, corpus, max_tokens, batch_tokens)
     run = _RemovalRun(
@@ -283,8 +282,6 @@ def _choose_heads(
 
 @dataclass(frozen=True, eq=False)
 class _RemovalRun:
-    """Options of one call of `check_importance`."""
-
     model: Model
     encoder: Encoder
     classes: tuple[str, ...]
@@ -378,7 +375,6 @@ class _RemovalRun:
         return np.asarray(losses[:, 0])
 
     def _dataset(self, corpus: str, sums: dict[str, np.ndarray]) -> xr.Dataset:
-        """Return the dataset of all heads of the model; NaN for heads not requested."""
         by_head = ("place", "key_class", "level")
         over_heads = by_head[1:]
         names = ("estimates", "gradients", "pairs", "rises", "sources")

@@ -48,7 +48,6 @@ def effects_on_loss(
     progress: bool | None,
 ) -> LossEffects:
     """Return the rise of the loss per token without each set, as a ratio of sums over the texts.
-
     Near-copies (`headscope.text.pairs`) are one cluster of the interval.
     """
     model.require_objective("An effect on the loss")

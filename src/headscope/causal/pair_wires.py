@@ -19,7 +19,7 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.causal.batched_forward import ForwardPass
 from headscope.causal.effects import read_text
-from headscope.causal.readout import LogitDifference, check_finite, find_position, make_answer
+from headscope.causal.readout import LogitDifference, check_finite, find_position, make_contrast
 from headscope.causal.stream_runner import (
     MAX_ROW_TOKENS,
     ReaderKind,
@@ -29,8 +29,8 @@ from headscope.causal.stream_runner import (
     stream_graph,
 )
 from headscope.errors import InputError
-from headscope.model.logits import KINDS, answer_names, find_answer
 from headscope.model.model import Model
+from headscope.text.pairs import Pairs
 from headscope.text.tokens import Tokens
 
 IG_STEPS = 5
@@ -42,13 +42,10 @@ Replace = Literal["contrast", "zero"]
 
 @dataclass(frozen=True)
 class WireRun:
-    """One exact run: source, reader, and the heads of the reader that are changed.
+    """One exact run of a source and a reader, by their positions in the graph.
 
-    Attributes:
-        source: position in the graph's sources.
-        reader: position in the graph's readers.
-        head: the only head of a group to change; −1 for all.
-        place: the only position at which the source is replaced; −1 for all.
+    `head` is the only head of a group to change, `place` the only position at which the source is
+    replaced; −1 for all.
     """
 
     source: int
@@ -58,15 +55,7 @@ class WireRun:
 
 
 class PairWires:
-    """Two texts, with the sources of both.
-
-    Args:
-        graph: sources and readers.
-        first: the text whose prediction is read.
-        second: the contrast text.
-        answer: the logit difference.
-        replace: `contrast`, or `zero` (the first position is kept).
-    """
+    """Two texts, with the sources of both. The prediction of the first is read."""
 
     def __init__(
         self,
@@ -151,9 +140,6 @@ class PairWires:
         first, state = self.first, self.first.states[layer]
         query, key, value = first.vectors(layer, streams)
         own = state.query[None], state.key[None], state.value[None]
-        assert query is not None
-        assert key is not None
-        assert value is not None
         return {
             "q": first.attend(layer, query, own[1], own[2]),
             "k": first.attend(layer, own[0], key, own[2]),
@@ -174,9 +160,8 @@ class PairWires:
         return values
 
     def _exact(self, rows: Sequence[WireRun]) -> np.ndarray:
-        """Return the effects of rows sorted by the layer of their reader."""
         entries: dict[int, list[Tensor]] = {}
-        order: dict[int, list[int]] = {}
+        order: list[int] = []
         by_layer: dict[tuple[int, bool], list[int]] = {}
         for i, row in enumerate(rows):
             reader = self.graph.readers[row.reader]
@@ -185,15 +170,12 @@ class PairWires:
         for (layer, _), some in by_layer.items():
             readers = [self.graph.readers[rows[i].reader] for i in some]
             moved = torch.stack([self._moved(rows[i]) for i in some])
-            at = min(layer, last)
-            entries.setdefault(at, []).append(
-                self.leaving(layer, readers, moved, [rows[i].head for i in some])
-            )
-            order.setdefault(at, []).extend(some)
-        joined = {layer: torch.cat(parts) for layer, parts in sorted(entries.items())}
+            leaving = self.leaving(layer, readers, moved, [rows[i].head for i in some])
+            entries.setdefault(min(layer, last), []).append(leaving)
+            order += some
         values = np.full(len(rows), np.nan)
-        indices = [i for layer in sorted(order) for i in order[layer]]
-        values[indices] = self.numbers(self.first.tail(joined)) - self.value
+        tail = self.first.tail({layer: torch.cat(parts) for layer, parts in entries.items()})
+        values[order] = self.numbers(tail) - self.value
         return values
 
     def _moved(self, row: WireRun) -> Tensor:
@@ -207,9 +189,8 @@ class PairWires:
     def leaving(
         self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
     ) -> Tensor:
-        """Return the output of a layer in which each reader reads its changed stream.
-
-        Readers are all of one layer, and either all with heads or all without.
+        """Return the output of a layer in which readers, all of heads or all not, read changed
+        streams.
         """
         first = self.first
         if readers[0].kind == "logits":
@@ -267,7 +248,6 @@ class PairWires:
                 vectors = second.vectors(layer, streams(all_readers, state.entering))
                 start, own = 0, []
                 for some, tensor in zip(by_kind.values(), vectors, strict=True):
-                    assert tensor is not None
                     indices = torch.arange(len(some), device=tensor.device)
                     own.append(tensor[start + indices, indices][None])
                     start += len(some)
@@ -306,20 +286,9 @@ class EncodedPair:
             StreamRunner(graph, ForwardPass(model, dict(inputs), self.position))
             for inputs in self.inputs
         )
-        target = int(first.logits[0].argmax()) if self.target is None else find_answer(
-            model, self.target
-        )  # fmt: skip
-        foil = int(second.logits[0].argmax()) if self.foil is None else find_answer(
-            model, self.foil, "foil"
-        )  # fmt: skip
-        if target == foil:
-            objective = model.require_objective("A wire")
-            raise InputError(
-                f"The two texts {self.texts[0]!r} and {self.texts[1]!r} have the same answer, "
-                f"{answer_names(model, KINDS[objective], [target])[0]!r}: give a target and a foil "
-                "that differ."
-            )
-        answer = make_answer(model, target, foil, "logit", self.position)
+        logits = first.logits[0], second.logits[0]
+        answers = self.target, self.foil
+        answer = make_contrast(model, self.texts, answers, logits, self.position)
         return PairWires(graph, first, second, answer, replace)
 
 
@@ -355,6 +324,15 @@ def encode_pair(
             "Equal length is not alignment: give texts that differ in at most half of their tokens."
         )
     return pair
+
+
+def encode_pairs(
+    model: Model, pairs: Pairs, position: int
+) -> tuple[list[EncodedPair], StreamGraph]:
+    """Encode pairs; also return sources and readers, proved on the first text."""
+    rows = zip(pairs.texts, pairs.targets, pairs.foils, strict=True)
+    encoded = [encode_pair(model, *row, position) for row in rows]
+    return encoded, graph_of(model, encoded[0])
 
 
 def graph_of(model: Model, pair: EncodedPair) -> StreamGraph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,19 +19,60 @@ from headscope.attention import Attention, BlockName
 from headscope.causal.ablation import head_grid, head_sets
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, Head, HeadSet
 from headscope.causal.effects import ONE_TEXT, one_each, output_gradients, read_text
-from headscope.causal.readout import LogitDifference, Readout, find_position, make_answer
+from headscope.causal.readout import LogitDifference, Readout, find_position, make_contrast
 from headscope.errors import InputError
 from headscope.model.edits import Edit, ReplaceRows
 from headscope.model.load import as_model
-from headscope.model.logits import KINDS, answer_names, find_answer
 from headscope.model.model import Model
 from headscope.run.progress import Meter
 from headscope.statistics.differences import over_texts
 from headscope.statistics.jackknife import ratio_jackknife
-from headscope.text.pairs import Pairs, describe_templates, number_templates
+from headscope.text.pairs import Pairs, describe_templates, number_templates, read_pairs
 
-TextPairs = Sequence[tuple[str, str]]
+TextPairs = Pairs | Sequence[tuple[str, str]] | str | os.PathLike[str]
 PatchPlace = Literal["residual", "mlp", "head", "q", "k", "v", "pattern"]
+
+
+def as_pairs(
+    pairs: TextPairs,
+    target: object = None,
+    foil: object = None,
+    templates: Sequence[object] | None = None,
+) -> Pairs:
+    """Return pairs with targets, foils and templates; given arguments win."""
+    if isinstance(pairs, str | os.PathLike):
+        pairs = read_pairs(pairs)
+    expect("pairs", pairs, Iterable, "pairs of texts")
+    texts = list(pairs)
+    if not texts:
+        raise InputError("There are no pairs: give at least one pair of texts.")
+    for pair in texts:
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        if not is_pair or not all(isinstance(text, str) for text in pair):
+            raise InputError(f"{pair!r:.80} is not a pair of texts.")
+    known = pairs if isinstance(pairs, Pairs) else None
+    own = (None, None, None) if known is None else (known.targets, known.foils, known.templates)
+    targets = one_each("pairs", len(texts), own[0] if target is None else target, "target")
+    foils = one_each("pairs", len(texts), own[1] if foil is None else foil, "foil")
+    labels = own[2] if templates is None else templates
+    numbers = number_templates([first for first, _ in texts], labels)
+    names = [str(label) for label in (numbers if labels is None else labels)]
+    return Pairs(
+        tuple((str(a), str(b)) for a, b in texts), tuple(targets), tuple(foils), tuple(names),
+        "pairs" if known is None else known.name,
+    )  # fmt: skip
+
+
+def about_pairs(model: Model, pairs: Pairs, numbers: np.ndarray) -> dict[str, str | int]:
+    """Return the attributes of shares of the gap; `numbers` are those of the templates."""
+    return {
+        "model": model.name,
+        "pairs": len(pairs),
+        "templates": int(numbers.max()) + 1,
+        "holds": ONE_TEXT if len(pairs) == 1 else describe_templates(numbers),
+        "number": "logit(target) − logit(foil)",
+        "units": "share of the gap",
+    }
 
 
 def patch(
@@ -91,6 +133,7 @@ def patch(
     """
     model = as_model(model)
     chosen = model.wiring.main_block() if block is None else block
+    given = as_pairs(pairs, target, foil, templates)
     if at != "head" or where is not None:
         for name, value, default in (
             ("exact", exact, 10), ("heads", heads, None), ("block", block, None)
@@ -98,31 +141,15 @@ def patch(
             if value != default:
                 raise InputError(f"{name}={value!r} is not used with at={at!r}, where={where!r}.")
         from headscope.causal.places import patch_places
-        from headscope.causal.wires import as_pairs
 
-        given = as_pairs(pairs, target, foil, templates)
         return patch_places(model, given, at, where, position, progress)
-    if isinstance(pairs, Pairs):
-        target = pairs.targets if target is None else target  # type: ignore[assignment]
-        foil = pairs.foils if foil is None else foil  # type: ignore[assignment]
-        templates = pairs.templates if templates is None else templates
-    expect("pairs", pairs, Iterable, "pairs of texts")
-    text_pairs = list(pairs)
-    if not text_pairs:
-        raise InputError("There are no pairs: give at least one pair of texts.")
-    for pair in text_pairs:
-        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
-        if not is_pair or not all(isinstance(text, str) for text in pair):
-            raise InputError(f"{pair!r:.80} is not a pair of texts.")
-    targets = one_each("pairs", len(text_pairs), target, "target")
-    foils = one_each("pairs", len(text_pairs), foil, "foil")
     sets = head_sets(model, None, chosen)
     exact_sets = None if heads is None else head_sets(model, heads, chosen)
     if any(len(members) > 1 for members in exact_sets or ()):
         raise InputError(f"heads={heads!r}; patching is of single heads: pairs of layer and head.")
     prepared = [
-        _prepare(model, texts, answer, other, position, chosen)
-        for texts, answer, other in zip(text_pairs, targets, foils, strict=True)
+        _prepare(model, texts, answers, position, chosen)
+        for texts, *answers in zip(given.texts, given.targets, given.foils, strict=True)
     ]
     gaps = np.array([pair.gap for pair in prepared])
     if not np.abs(gaps).sum() > 0:
@@ -138,7 +165,7 @@ def patch(
     top_sets = [sets[i] for i in top]
     with closing(Meter(len(prepared) * len(top), shown=progress)) as meter:
         moved = np.stack([pair.exact(top_sets, meter.advance) for pair in prepared])
-    numbers = number_templates([first for first, _ in text_pairs], templates)
+    numbers = number_templates([first for first, _ in given.texts], given.templates)
     sizes = np.broadcast_to(np.abs(gaps)[:, None], moved.shape)
     share = over_texts(_signed(moved, gaps), sizes, numbers)
     sites = model.wiring.of_block(chosen)
@@ -159,18 +186,13 @@ def patch(
         coords={
             "layer": layers,
             "head": np.arange(n_heads),
-            "pair": [" / ".join(pair) for pair in text_pairs],
+            "pair": [" / ".join(pair) for pair in given.texts],
         },
         attrs={
-            "model": model.name,
+            **about_pairs(model, given, numbers),
             "block": chosen,
-            "pairs": len(text_pairs),
-            "templates": int(numbers.max()) + 1,
-            "holds": ONE_TEXT if len(text_pairs) == 1 else describe_templates(numbers),
-            "number": "logit(target) − logit(foil)",
             "targets": " | ".join(dict.fromkeys(pair.answer.names[0] for pair in prepared)),
             "foils": " | ".join(dict.fromkeys(pair.answer.names[1] for pair in prepared)),
-            "units": "share of the gap",
         },
     )
 
@@ -213,13 +235,11 @@ class _Pair:
 def _prepare(
     model: Model,
     texts: tuple[str, str],
-    target: str | int | None,
-    foil: str | int | None,
+    answers: list[str | int | None],
     position: int,
     block: BlockName,
 ) -> _Pair:
-    objective = model.require_objective("Patching")
-    if objective == "seq2seq":
+    if model.require_objective("Patching") == "seq2seq":
         raise InputError(
             f"{model.name} is an encoder-decoder; patching is of models with one stack."
         )
@@ -237,15 +257,8 @@ def _prepare(
 
     def make(_: ModelOutput, logits: Tensor | None) -> Readout:
         assert logits is not None
-        number = int(logits[0].argmax()) if target is None else find_answer(model, target)
-        other = int(other_logits.argmax()) if foil is None else find_answer(model, foil, "foil")
-        if number == other:
-            raise InputError(
-                f"The two texts {texts[0]!r} and {texts[1]!r} have the same answer, "
-                f"{answer_names(model, KINDS[objective], [number])[0]!r}: give a target and a foil "
-                "that differ."
-            )
-        return make_answer(model, number, other, "logit", index)
+        top = logits[0], other_logits
+        return make_contrast(model, texts, (answers[0], answers[1]), top, index)
 
     answer, value, mine, gradients = output_gradients(first, make, block)
     assert isinstance(answer, LogitDifference)

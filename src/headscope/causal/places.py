@@ -17,10 +17,10 @@ from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.causal.batched_forward import ForwardPass
-from headscope.causal.effects import ONE_TEXT, read_text
+from headscope.causal.effects import read_text
 from headscope.causal.explain_score import run_attention
-from headscope.causal.pair_wires import EncodedPair, PairWires, encode_pair, graph_of
-from headscope.causal.patch import PatchPlace
+from headscope.causal.pair_wires import PairWires, encode_pairs
+from headscope.causal.patch import PatchPlace, TextPairs, about_pairs, as_pairs
 from headscope.causal.readout import find_answers, find_position, place_of
 from headscope.causal.residual_stream import find_norm, read_stream, refusal
 from headscope.causal.stream_runner import (
@@ -32,7 +32,6 @@ from headscope.causal.stream_runner import (
     StreamSource,
     stream_graph,
 )
-from headscope.causal.wires import as_pairs
 from headscope.errors import InputError, UnknownName
 from headscope.model.edits import group_of
 from headscope.model.load import as_model
@@ -42,7 +41,7 @@ from headscope.model.tap.recording import REL_TOL
 from headscope.results.effect_data import Lens
 from headscope.run.progress import Meter
 from headscope.statistics.differences import Difference, over_texts
-from headscope.text.pairs import Pairs, describe_templates, number_templates
+from headscope.text.pairs import Pairs, number_templates
 
 PLACES: tuple[PatchPlace, ...] = ("residual", "mlp", "head", "q", "k", "v", "pattern")
 BY_POSITION = ("residual", "mlp")
@@ -57,10 +56,8 @@ def patch_places(
     progress: bool | None,
 ) -> xr.Dataset:
     """Patch every layer at one kind of place. See `headscope.patch`."""
-    if at not in PLACES:
-        raise UnknownName.of("at", at, PLACES)
-    encoded = _encode(model, pairs, position)
-    graph = graph_of(model, encoded[0])
+    UnknownName.check("at", at, PLACES)
+    encoded, graph = encode_pairs(model, pairs, position)
     lengths = {len(pair.tokens[0]) for pair in encoded}
     if at in BY_POSITION and where is None and len(lengths) > 1:
         raise InputError(
@@ -92,13 +89,8 @@ def patch_places(
         | {"gap": ("pair", np.array(gaps))},
         coords=coords,
         attrs={"at": at, "where": "all" if where is None else str(places),
-               **_about(model, pairs, numbers)},
+               **about_pairs(model, pairs, numbers)},
     )  # fmt: skip
-
-
-def _encode(model: Model, pairs: Pairs, position: int) -> list[EncodedPair]:
-    rows = zip(pairs.texts, pairs.targets, pairs.foils, strict=True)
-    return [encode_pair(model, *row, position) for row in rows]
 
 
 def _shares(effects: np.ndarray, gaps: np.ndarray, pairs: Pairs) -> tuple[Difference, np.ndarray]:
@@ -112,17 +104,6 @@ def _shares(effects: np.ndarray, gaps: np.ndarray, pairs: Pairs) -> tuple[Differ
     fields = {name: getattr(found, name).reshape(shape)
               for name in ("low", "high", "documents", "value", "p")}  # fmt: skip
     return Difference(**fields), numbers
-
-
-def _about(model: Model, pairs: Pairs, numbers: np.ndarray) -> dict[str, str | int]:
-    return {
-        "model": model.name,
-        "pairs": len(pairs),
-        "templates": int(numbers.max()) + 1,
-        "holds": ONE_TEXT if len(pairs) == 1 else describe_templates(numbers),
-        "number": "logit(target) − logit(foil)",
-        "units": "share of the gap",
-    }
 
 
 def _map(
@@ -156,7 +137,6 @@ def _map(
 def _leaving_by_position(
     first: StreamRunner, second: StreamRunner, layer: int, at: str, places: Sequence[int]
 ) -> Tensor:
-    """Return the output of a layer for each replaced position."""
     own, other = first.states[layer], second.states[layer]
     before: Tensor = own.mlp if at == "mlp" else own.entering
     after: Tensor = other.mlp if at == "mlp" else other.entering
@@ -174,7 +154,6 @@ def _leaving_by_head(
     run: PairWires, layer: int, at: PatchPlace, places: Sequence[int] | None
 ) -> Tensor:
     """Return the output of a layer for each replaced head; keys and values are copies of its own.
-
     `places` are queries (head, q, pattern) or keys (k, v); None for all.
     """
     first, second = run.first, run.second
@@ -187,20 +166,17 @@ def _leaving_by_head(
         mine[:, chosen] = theirs[:, chosen]
         return mine[None]
 
-    query, key, value = own.query[None], own.key[None], own.value[None]
+    vectors = {"q": own.query[None], "k": own.key[None], "v": own.value[None]}
     if at == "head":
         outputs = mixed("outputs")[0]
     elif at == "pattern":
-        outputs = second.attend(layer, other.query[None], other.key[None], value)[0]
+        outputs = second.attend(layer, other.query[None], other.key[None], vectors["v"])[0]
         if places is not None:
             rest = [t for t in range(first.n_tokens) if t not in places]
             outputs[:, rest] = own.outputs[:, rest]
-    elif at == "q":
-        outputs = first.attend(layer, mixed("query"), key, value)[0]
-    elif at == "k":
-        outputs = first.attend(layer, query, mixed("key"), value)[0]
     else:
-        outputs = first.attend(layer, query, key, mixed("value"))[0]
+        vectors[at] = mixed({"q": "query", "k": "key", "v": "value"}[at])
+        outputs = first.attend(layer, *vectors.values())[0]
     projection = run.graph.model.projections[run.graph.model.wiring.main_block(), layer]
     written = projection.through(outputs - own.outputs).to(own.entering)
     with first.model.tapped(returns_weights=False):
@@ -213,7 +189,7 @@ PathNode = str | tuple[int | str, ...]
 
 def path(
     model: Model | str,
-    pairs: Pairs | Sequence[tuple[str, str]],
+    pairs: TextPairs,
     nodes: Sequence[PathNode],
     target: str | int | Sequence[str | int] | None = None,
     foil: str | int | Sequence[str | int] | None = None,
@@ -246,14 +222,13 @@ def path(
     """
     loaded = as_model(model)
     given = as_pairs(pairs, target, foil, templates)
-    encoded = _encode(loaded, given, position)
-    graph = graph_of(loaded, encoded[0])
+    encoded, graph = encode_pairs(loaded, given, position)
     source, readers = _nodes(graph, nodes)
     effects, gaps = [], []
     with closing(Meter(len(encoded), shown=progress)) as meter, torch.no_grad():
         for pair in encoded:
             run = pair.run(graph)
-            moved = run.deltas[graph.source_index[source]][None]
+            moved = run.deltas[graph.sources.index(source)][None]
             for reader, head in readers[:-1]:
                 moved = run.response(reader.layer, [reader], moved, [head])
             reader, _ = readers[-1]
@@ -271,7 +246,7 @@ def path(
     return xr.Dataset(
         {"share": share.value[0], "low": share.low[0], "high": share.high[0],
          "effect": ("pair", np.array(effects)), "gap": ("pair", np.array(gaps))},
-        attrs={"path": " → ".join(names), **_about(loaded, given, numbers)},
+        attrs={"path": " → ".join(names), **about_pairs(loaded, given, numbers)},
     )  # fmt: skip
 
 
@@ -285,7 +260,7 @@ def _nodes(
     readers = [_reader(graph, node) for node in nodes[1:]]
     writer = source
     for i, (reader, head) in enumerate(readers):
-        if not graph.exists[graph.source_index[writer], graph.reader_index[reader]]:
+        if not graph.exists[graph.sources.index(writer), graph.readers.index(reader)]:
             raise InputError(
                 f"{writer.name} is not added to the stream before {reader.name} reads it: name "
                 "the nodes of a path from below."
@@ -435,15 +410,13 @@ def composition(model: Model | str, reader: tuple[int, int, str]) -> xr.Dataset:
     read = _reader_weights(model, layer, kind)
     weights = read[head if kind == "q" else group_of(head, site)]
     scale = float(torch.linalg.norm(weights))
-    values, names, layers, heads = [], [], [], []
+    values, heads = [], []
     for other in below:
         written = model.projections[block, other.layer].weights
         for number, matrix in enumerate(written):
             both = float(torch.linalg.norm(matrix)) * scale
             values.append(float(torch.linalg.norm(matrix @ weights)) / both if both else 0.0)
-            names.append(f"L{other.layer} H{number}")
-            layers.append(other.layer)
-            heads.append(number)
+            heads.append((other.layer, number))
     array = np.array(values)
     spread = MAD * np.median(np.abs(array - np.median(array)))
     rank = np.empty(len(array), dtype=int)
@@ -452,7 +425,10 @@ def composition(model: Model | str, reader: tuple[int, int, str]) -> xr.Dataset:
         z = (array - np.median(array)) / spread
     return xr.Dataset(
         {"composition": ("source", array), "rank": ("source", rank), "z": ("source", z)},
-        coords={"source": names, "layer": ("source", layers), "head": ("source", heads)},
+        coords={
+            "source": [f"L{n} H{number}" for n, number in heads],
+            "layer": ("source", [n for n, _ in heads]), "head": ("source", [h for _, h in heads]),
+        },
         attrs={
             "model": model.name, "reader": f"{kind} of L{layer} H{head}",
             "null": float(weights.shape[0] ** -0.5), "median": float(np.median(array)),
@@ -461,9 +437,8 @@ def composition(model: Model | str, reader: tuple[int, int, str]) -> xr.Dataset:
 
 
 def _reader_weights(model: Model, layer: int, kind: str) -> Tensor:
-    """Return `head|group unit neuron`: γ W_r, from unit vectors at the first position.
-
-    Rotary embeddings are rotations, which do not change norms. Proved to be linear.
+    """Return `head|group unit neuron`: γ W_r, proved to be linear, from unit vectors at the first
+    position. Rotary embeddings are rotations, which do not change norms.
     """
     _, inputs = read_text(model, "a b", None, None)
     stream = read_stream(model, inputs)

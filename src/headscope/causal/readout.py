@@ -203,10 +203,8 @@ def check_finite(model: Model, readout: Readout, value: np.ndarray) -> None:
 
 
 def find_position(model: Model, stacks: Mapping[str, Tokens], position: int) -> int | None:
-    """Return the index of the logits for a position; None for a label of the whole text.
-
-    In a masked model −1 is the last mask of the text; in a token classifier, the last token that
-    is not special.
+    """Return the index of the logits for a position; None for a label of the whole text. −1 is the
+    last mask in a masked model, the last token that is not special in a token classifier.
     """
     objective = model.require_objective("An effect on a prediction")
     if objective == "label":
@@ -236,10 +234,7 @@ def find_answers(
     measure: str,
     position: int | None,
 ) -> LogitDifference:
-    """Find target and foil by the logits (`answer`) of the unedited text; by default the top two.
-
-    `foil=False` is none.
-    """
+    """Find target and foil by the logits (`answer`) of the unedited text; by default the top 2."""
     if measure not in MEASURES:
         raise UnknownName.of("measure", measure, MEASURES)
     top = logits.argsort(descending=True)[:3].tolist()
@@ -268,3 +263,25 @@ def make_answer(
     return LogitDifference(
         target, foil, measure, (names[0], names[1]), position, are_exclusive(model)
     )
+
+
+def make_contrast(
+    model: Model,
+    texts: tuple[str, str],
+    answers: tuple[str | int | None, str | int | None],
+    logits: tuple[Tensor, Tensor],
+    position: int | None,
+) -> LogitDifference:
+    """Return the readout of a pair of texts; its answers are by default their top predictions."""
+    names = ("target", "foil")
+    target, foil = (
+        int(scores.argmax()) if answer is None else find_answer(model, answer, name)
+        for answer, scores, name in zip(answers, logits, names, strict=True)
+    )
+    if target == foil:
+        kind = KINDS[model.require_objective("An effect on a prediction")]
+        raise InputError(
+            f"The two texts {texts[0]!r} and {texts[1]!r} have the same answer, "
+            f"{answer_names(model, kind, [target])[0]!r}: give a target and a foil that differ."
+        )
+    return make_answer(model, target, foil, "logit", position)

@@ -70,8 +70,7 @@ def relevance(
         checks.
     """
     loaded = as_model(model)
-    if method not in METHODS:
-        raise UnknownName.of("method", method, METHODS)
+    UnknownName.check("method", method, METHODS)
     run = _TextRun.of(loaded, text, target, position)
     return xr.DataArray(
         run.scores(method),
@@ -98,8 +97,6 @@ class _DropKeys(Edit):
 
 @dataclass(frozen=True, eq=False)
 class _TextRun:
-    """One text with its answer, attention weights and their gradients."""
-
     text: ForwardPass
     tokens: Tokens
     answer: LogitDifference
@@ -111,7 +108,6 @@ class _TextRun:
 
     @classmethod
     def of(cls, model: Model, text: str, target: str | int | None, position: int) -> _TextRun:
-        """Run a text forward and backward."""
         objective = model.require_objective("Relevance")
         if objective == "seq2seq":
             raise InputError(f"{model.name} is an encoder-decoder; relevance is of one stack.")
@@ -150,30 +146,24 @@ class _TextRun:
         return [i for i in range(last + 1) if i not in kept and not self.tokens.special[i]]
 
     def scores(self, method: RelevanceMethod) -> np.ndarray:
-        """Return `token`."""
-        if method == "gradient":
-            return self._gradient()
         if method == "removal":
-            return self._removal()
-        mixed = [
-            0.5 * layer.mean(0).numpy() + 0.5 * np.eye(layer.shape[-1])
-            for layer in self.weights.values()
-        ]
-        return _rollout(mixed, self.row) if method == "rollout" else _flow(mixed, self.row)
-
-    def _gradient(self) -> np.ndarray:
+            scores = np.zeros(len(self.tokens))
+            if removed := [[place] for place in self.removable]:
+                scores[self.removable] = -self.falls(removed)
+            return scores
         total = np.eye(len(self.tokens))
-        for layer, weights in self.weights.items():
-            positive = (weights * self.gradients[layer]).clamp(min=0).mean(0).numpy()
-            total = total + positive @ total
-        return np.asarray(total[self.row])
-
-    def _removal(self) -> np.ndarray:
-        scores = np.zeros(len(self.tokens))
-        removed = [[place] for place in self.removable]
-        if removed:
-            scores[self.removable] = -self.falls(removed)
-        return scores
+        if method == "gradient":
+            for layer, weights in self.weights.items():
+                positive = (weights * self.gradients[layer]).clamp(min=0).mean(0).numpy()
+                total = total + positive @ total
+            return np.asarray(total[self.row])
+        mixed = [0.5 * layer.mean(0).numpy() + 0.5 * total for layer in self.weights.values()]
+        if method == "flow":
+            return _flow(mixed, self.row)
+        scores = total[self.row]
+        for matrix in reversed(mixed):  # a row of Ã_L ⋯ Ã_1 (Abnar & Zuidema 2020, section 3)
+            scores = scores @ matrix
+        return np.asarray(scores)
 
     def falls(self, removed: Sequence[Sequence[int]]) -> np.ndarray:
         """Return log p(target) without each set of tokens − with all."""
@@ -191,14 +181,6 @@ class _TextRun:
             outputs, logits = self.text.run(len(dropped))
         values = self.answer.read(outputs, logits).double().cpu().numpy()
         return np.asarray(values[1:] - values[0])
-
-
-def _rollout(mixed: Sequence[np.ndarray], row: int) -> np.ndarray:
-    """Return a row of Ã_L ⋯ Ã_1 (Abnar & Zuidema 2020, section 3)."""
-    scores = np.eye(len(mixed[0]))[row]
-    for layer in reversed(mixed):
-        scores = scores @ layer
-    return np.asarray(scores)
 
 
 def _flow(mixed: Sequence[np.ndarray], row: int) -> np.ndarray:
@@ -262,8 +244,7 @@ def check_relevance(
     """
     loaded = as_model(model)
     for method in methods:
-        if method not in METHODS:
-            raise UnknownName.of("method", method, METHODS)
+        UnknownName.check("method", method, METHODS)
     if isinstance(texts, str) or not texts:
         raise InputError("Give a list of texts: one deletion curve describes only its text.")
     orders_at_random = whole_number("n_random", n_random)
@@ -304,6 +285,5 @@ def check_relevance(
 def _curve(
     falls: Callable[[Sequence[Sequence[int]]], np.ndarray], order: Sequence[int]
 ) -> np.ndarray:
-    """Return the fall of log p at each point of the deletion curve."""
     counts = np.round(np.linspace(0, len(order), N_POINTS)).astype(int)
     return -falls([order[:count] for count in counts])

@@ -52,10 +52,7 @@ class Norm:
 
 
 def fit_norm(module: nn.Module, captured: Tensor) -> Norm | None:
-    """Return the norm that a module computes; None if it is not a norm.
-
-    The norm is checked on captured activations and on random inputs at several scales.
-    """
+    """Return the norm that a module computes, checked at several scales; None if it is none."""
     rows = captured.detach().reshape(-1, captured.shape[-1])
     generator = torch.Generator().manual_seed(0)
     random = torch.randn((32, rows.shape[-1]), generator=generator).to(rows)
@@ -114,11 +111,7 @@ class Stream:
 
 
 def read_stream(model: Model, inputs: Mapping[str, Tensor]) -> Stream:
-    """Run a text, decompose its residual stream, and check that the components sum to it.
-
-    Raises:
-        TapUnsupported: the layers do not add up their components; the message has the reason.
-    """
+    """Run a text, decompose its residual stream, and check that the components sum to it."""
     refuse_half_precision(model)
     layers = layer_modules(model)
     if not layers:

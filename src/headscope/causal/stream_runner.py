@@ -9,10 +9,10 @@ between sources and readers are in `wires`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +38,6 @@ from headscope.model.tap.recording import REL_TOL
 from headscope.model.tap.sites import Site
 
 MAX_ROW_TOKENS = 8192
-"""Maximum tokens of a batch of rows."""
 ReaderKind = Literal["q", "k", "v", "mlp", "logits"]
 
 
@@ -81,16 +80,10 @@ class StreamReader:
 
 @dataclass(frozen=True, eq=False)
 class StreamGraph:
-    """Sources and readers of a model whose layers add up, proved on one text.
+    """Sources, in the order in which they are added, and readers of a model, proved on one text.
 
-    Attributes:
-        sources: in the order in which they are added.
-        readers: in the order in which they read.
-        exists: `source reader`: True where the source is added before the reader reads.
-        sites: by layer, the attention.
-        projections: by layer, the module of the output projection.
-        mlps: by layer, the module whose output is the MLP's.
-        is_parallel: True if an MLP does not read the heads of its layer.
+    `exists` (`source reader`) is True where the source is added before the reader reads. Modules
+    are by layer. In a parallel model, an MLP does not read the heads of its layer.
     """
 
     model: Model
@@ -102,16 +95,6 @@ class StreamGraph:
     projections: Mapping[int, nn.Module]
     mlps: Mapping[int, nn.Module]
     is_parallel: bool
-
-    @cached_property
-    def source_index(self) -> dict[StreamSource, int]:
-        """Position of each source."""
-        return {source: i for i, source in enumerate(self.sources)}
-
-    @cached_property
-    def reader_index(self) -> dict[StreamReader, int]:
-        """Position of each reader."""
-        return {reader: i for i, reader in enumerate(self.readers)}
 
     def readers_of(self, layer: int, kind: ReaderKind) -> list[int]:
         """Return the positions of a layer's readers of one kind."""
@@ -126,11 +109,7 @@ class StreamGraph:
 
 
 def stream_graph(model: Model, inputs: Mapping[str, Tensor]) -> StreamGraph:
-    """Return the sources and readers of a model; prove on a text that its sources sum.
-
-    Raises:
-        TapUnsupported: the layers do not add up, or queries, keys and values are not seen.
-    """
+    """Return the sources and readers of a model; prove on a text that its sources sum."""
     objective = model.require_objective("A wire")
     if objective not in ("causal", "masked"):
         raise InputError(
@@ -159,8 +138,9 @@ def stream_graph(model: Model, inputs: Mapping[str, Tensor]) -> StreamGraph:
         readers.append(StreamReader("mlp", layer))
         sources.append(StreamSource("mlp", layer))
     readers.append(StreamReader("logits", max(layers) + 1))
+    nothing = np.zeros(0)
     graph = StreamGraph(
-        model, tuple(sources), tuple(readers), np.zeros(0), layers, sites, projections, mlps, False
+        model, tuple(sources), tuple(readers), nothing, layers, sites, projections, mlps, False
     )
     is_parallel = _is_parallel(StreamRunner(graph, ForwardPass(model, inputs, -1)))
     exists = np.array(
@@ -173,9 +153,7 @@ def stream_graph(model: Model, inputs: Mapping[str, Tensor]) -> StreamGraph:
             for u in sources
         ]
     )
-    return StreamGraph(
-        model, tuple(sources), tuple(readers), exists, layers, sites, projections, mlps, is_parallel
-    )
+    return replace(graph, exists=exists, is_parallel=is_parallel)
 
 
 class _Stop(Exception):
@@ -184,15 +162,25 @@ class _Stop(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Watched(Edit):
-    """Hands a layer's vectors and head outputs to a runner."""
-
     runner: StreamRunner = field(repr=False)
 
     def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:
-        return self.runner.see_vectors(self.layer, vectors)
+        runner = self.runner
+        for name, tensor in zip(Vectors._fields, vectors, strict=True):
+            if tensor is not None:
+                runner._seen[name] = tensor
+        if runner._stops_at == "vectors" and len(runner._seen) == len(Vectors._fields):
+            raise _Stop
+        if runner._put is None:
+            return vectors
+        new = zip(vectors, runner._put, strict=True)
+        return Vectors(*(None if old is None else put for old, put in new))
 
     def on_outputs(self, outputs: Tensor) -> Tensor:
-        return self.runner.see_outputs(self.layer, outputs)
+        self.runner._seen["outputs"] = outputs
+        if self.runner._stops_at == "outputs":
+            raise _Stop
+        return outputs
 
 
 @dataclass(eq=False)
@@ -214,12 +202,7 @@ class LayerState:
 
 
 class StreamRunner:
-    """Runs one text with other streams for some readers.
-
-    Args:
-        graph: sources and readers of the model.
-        text: forward pass of the text; its position is read out.
-    """
+    """Runs one text, whose position is read out, with other streams for some readers."""
 
     def __init__(self, graph: StreamGraph, text: ForwardPass) -> None:
         self.graph = graph
@@ -240,9 +223,8 @@ class StreamRunner:
         return self.text.n_tokens
 
     def _capture(self) -> Tensor:
-        """Run the text once and keep copies of all layers; return the logits at the position.
-
-        Captures are copies: some families add in place.
+        """Run the text once and keep copies of all layers (some families add in place); return the
+        logits.
         """
         graph, block = self.graph, self.model.wiring.main_block()
         found: dict[tuple[str, int], Tensor] = {}
@@ -257,23 +239,25 @@ class StreamRunner:
                     for name, x in tensors.items()
                 }
 
+        def keep_call(n: int, _: object, args: Any, kwargs: dict[str, Any]) -> None:
+            hidden = next(x for x in (*args, *kwargs.values()) if isinstance(x, Tensor))
+            found["entering", n] = hidden.detach()[0].clone()
+            self._calls[n] = args, dict(kwargs)
+
+        def keep_output(name: str, n: int, _: object, __: object, output: Any) -> None:
+            value = output[0] if isinstance(output, tuple) else output
+            found[name, n] = value.detach().reshape(-1, value.shape[-1]).clone()
+            if name == "leaving":
+                self._returned[n] = output
+
         with ExitStack() as stack:
             for n, layer in graph.layers.items():
-                stack.callback(
-                    layer.register_forward_pre_hook(
-                        self._keep_call(n, found), with_kwargs=True
-                    ).remove
-                )
-                stack.callback(layer.register_forward_hook(self._keep_result(n, found)).remove)
-                for name, module in (("attended", graph.projections[n]), ("mlp", graph.mlps[n])):
-
-                    def keep_output(
-                        _: object, __: object, output: Any, at: Any = (name, n)
-                    ) -> None:
-                        value = output[0] if isinstance(output, tuple) else output
-                        found[at] = value.detach().reshape(-1, value.shape[-1]).clone()
-
-                    stack.callback(module.register_forward_hook(keep_output).remove)
+                hooks = [layer.register_forward_pre_hook(partial(keep_call, n), with_kwargs=True)]
+                parts = {"leaving": layer, "attended": graph.projections[n], "mlp": graph.mlps[n]}
+                for name, module in parts.items():
+                    hooks.append(module.register_forward_hook(partial(keep_output, name, n)))
+                for hook in hooks:
+                    stack.callback(hook.remove)
             stack.enter_context(torch.no_grad())
             stack.enter_context(self.model.tapped(keep, scores=True, returns_weights=False))
             _, logits = self.text.run()
@@ -282,28 +266,11 @@ class StreamRunner:
             vectors = attentions[n]
             offset, sinks = self._offset(graph.sites[n], vectors)
             self.states[n] = LayerState(
-                entering=found["entering", n], leaving=found["leaving", n],
-                attended=found["attended", n], mlp=found["mlp", n], outputs=vectors["outputs"],
-                query=vectors["queries"], key=vectors["keys"], value=vectors["values"],
-                offset=offset, sinks=sinks,
+                **{name: found[name, n] for name in ("entering", "leaving", "attended", "mlp")},
+                outputs=vectors["outputs"], query=vectors["queries"], key=vectors["keys"],
+                value=vectors["values"], offset=offset, sinks=sinks,
             )  # fmt: skip
         return logits.detach()
-
-    def _keep_call(self, n: int, found: dict[tuple[str, int], Tensor]) -> Callable[..., None]:
-        def keep(_: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
-            hidden = next(x for x in (*args, *kwargs.values()) if isinstance(x, Tensor))
-            found["entering", n] = hidden.detach()[0].clone()
-            self._calls[n] = args, dict(kwargs)
-
-        return keep
-
-    def _keep_result(self, n: int, found: dict[tuple[str, int], Tensor]) -> Callable[..., None]:
-        def keep(_: object, __: object, output: Any) -> None:
-            self._returned[n] = output
-            value = output[0] if isinstance(output, tuple) else output
-            found["leaving", n] = value.detach()[0].clone()
-
-        return keep
 
     @staticmethod
     def _offset(site: Site, vectors: Mapping[str, Any]) -> tuple[Tensor | None, Tensor | None]:
@@ -349,36 +316,12 @@ class StreamRunner:
         finally:
             self._is_watching = False
 
-    def see_vectors(self, layer: int, vectors: Vectors) -> Vectors:
-        """Keep the vectors of a call; return those to use instead."""
-        for name, tensor in zip(Vectors._fields, vectors, strict=True):
-            if tensor is not None:
-                self._seen[name] = tensor
-        if self._stops_at == "vectors" and len(self._seen) == len(Vectors._fields):
-            raise _Stop
-        if self._put is None:
-            return vectors
-        return Vectors(
-            *(None if old is None else new for old, new in zip(vectors, self._put, strict=True))
-        )
-
-    def see_outputs(self, layer: int, outputs: Tensor) -> Tensor:
-        """Keep the head outputs of a call."""
-        self._seen["outputs"] = outputs
-        if self._stops_at == "outputs":
-            raise _Stop
-        return outputs
-
     def call(
         self, layer: int, rows: Tensor, attended: Tensor | None = None, stops_at: str | None = None
     ) -> Tensor:
-        """Run a layer on rows (`row position unit`); return its output.
-
-        Args:
-            layer: the layer.
-            rows: input of the layer.
-            attended: rows to use as the output of its attention.
-            stops_at: end at the `vectors`, the head `outputs` or the `mlp`, kept in `_seen`.
+        """Run a layer on rows (`row position unit`); return its output. `attended` replaces the
+        output of its attention. `stops_at` ends at the `vectors`, head `outputs` or `mlp`, kept in
+        `_seen`.
         """
         args, kwargs = self._calls[layer]
         n = len(rows)
@@ -414,16 +357,16 @@ class StreamRunner:
                 self._stops_at = None
         return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
 
-    def vectors(self, layer: int, rows: Tensor) -> Vectors:
+    def vectors(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values (`row head|group position neuron`) of streams."""
         with self.watching():
             self.call(layer, rows, stops_at="vectors")
-        return Vectors(*(self._seen[name] for name in Vectors._fields))
+        query, key, value = (self._seen[name] for name in Vectors._fields)
+        return query, key, value
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Return head outputs (`row head position neuron`) of given vectors; rows may be one.
-
-        Plain scores are computed here; others (soft caps, biases) by the model's own attention.
+        """Return head outputs (`row head position neuron`) of given vectors; rows may be one. Plain
+        scores are computed here; others (soft caps, biases) by the model's own attention.
         """
         state, site = self.states[layer], self.graph.sites[layer]
         if state.offset is None:
@@ -461,9 +404,8 @@ class StreamRunner:
     # Passes above a layer.
 
     def tail(self, entries: Mapping[int, Tensor]) -> Tensor:
-        """Return `row answer`: logits for streams that leave a layer, by that layer.
-
-        Rows come back layer by layer; everything above each is run.
+        """Return `row answer`: logits for streams that leave a layer, by that layer. Rows come back
+        layer by layer.
         """
         rows: Tensor | None = None
         with self.model.attached(Attachment(returns_weights=False)):
@@ -537,16 +479,15 @@ class StreamRunner:
     def _reader_gradients(
         self, layer: int, rows: Tensor, gradients: Sequence[Tensor | None], result: Tensor
     ) -> Tensor:
-        """Fill in ∂m/∂x of a layer's queries, keys and values; return their sum by row.
-
-        Each reader has a vector-Jacobian product of its own through the norm and its weights.
+        """Fill in ∂m/∂x of a layer's queries, keys and values; return their sum by row. Each reader
+        has a vector-Jacobian product of its own through the norm and its weights.
         """
         rows = rows.detach().requires_grad_()
         total = torch.zeros_like(rows)
         vectors = self.vectors(layer, rows)
         kinds: tuple[ReaderKind, ...] = ("q", "k", "v")
         for kind, vector, gradient in zip(kinds, vectors, gradients, strict=True):
-            if gradient is None or vector is None:
+            if gradient is None:
                 continue
             readers = self.graph.readers_of(layer, kind)
             masks = torch.eye(len(readers), dtype=rows.dtype, device=rows.device)

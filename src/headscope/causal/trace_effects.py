@@ -29,7 +29,6 @@ from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
 CHUNKS = 10
-"""Number of progress reports."""
 
 
 @final
@@ -74,13 +73,8 @@ def measure_every_head(
     position: int | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> HeadEffects:
-    """Ablate each head alone; return predictions, or the vectors of a plain encoder.
-
-    Edits of the model stay in effect. `advance` gets the number of heads done and in all.
-
-    Raises:
-        InputError: the model predicts a score, the text has one token or no mask, or the position
-            has no prediction.
+    """Ablate each head alone; return predictions, or the vectors of a plain encoder. Edits of the
+    model stay in effect. `advance` gets the number of heads done and in all.
     """
     block = model.wiring.main_block()
     sets: list[HeadSet] = [

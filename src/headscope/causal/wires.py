@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headscope.arguments import expect, whole_number
+from headscope.arguments import whole_number
 from headscope.atomic import atomic_path, read_sealed, sealed
 from headscope.causal.batched_forward import Head
-from headscope.causal.effects import one_each
 from headscope.causal.pair_wires import (
     IG_STEPS,
     EncodedPair,
@@ -30,8 +30,10 @@ from headscope.causal.pair_wires import (
     Replace,
     WireRun,
     encode_pair,
+    encode_pairs,
     graph_of,
 )
+from headscope.causal.patch import TextPairs, as_pairs
 from headscope.causal.stream_runner import StreamGraph
 from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.model.identity import versions, weights_sha256
@@ -41,7 +43,7 @@ from headscope.results.wires import N_SHOWN, Wires
 from headscope.run.progress import Meter, phase
 from headscope.statistics.intervals import holm, t_critical, t_two_sided
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
-from headscope.text.pairs import Pairs, number_templates, read_pairs
+from headscope.text.pairs import Pairs, number_templates
 
 REPLACEMENTS: tuple[Replace, ...] = ("contrast", "zero")
 N_RESAMPLES = 200
@@ -53,39 +55,9 @@ SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of all wires at which faithfulness is measured (MIB)."""
 
 
-def as_pairs(
-    pairs: Pairs | Sequence[tuple[str, str]] | str | os.PathLike[str],
-    target: object = None,
-    foil: object = None,
-    templates: Sequence[object] | None = None,
-) -> Pairs:
-    """Return pairs with targets, foils and templates; given arguments win."""
-    if isinstance(pairs, str | os.PathLike):
-        pairs = read_pairs(pairs)
-    expect("pairs", pairs, Iterable, "pairs of texts")
-    texts = list(pairs)
-    if not texts:
-        raise InputError("There are no pairs: give at least one pair of texts.")
-    for pair in texts:
-        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
-        if not is_pair or not all(isinstance(text, str) for text in pair):
-            raise InputError(f"{pair!r:.80} is not a pair of texts.")
-    known = pairs if isinstance(pairs, Pairs) else None
-    own = (None, None, None) if known is None else (known.targets, known.foils, known.templates)
-    targets = one_each("pairs", len(texts), own[0] if target is None else target, "target")
-    foils = one_each("pairs", len(texts), own[1] if foil is None else foil, "foil")
-    labels = own[2] if templates is None else templates
-    numbers = number_templates([first for first, _ in texts], labels)
-    names = [str(label) for label in (numbers if labels is None else labels)]
-    return Pairs(
-        tuple((str(a), str(b)) for a, b in texts), tuple(targets), tuple(foils), tuple(names),
-        "pairs" if known is None else known.name,
-    )  # fmt: skip
-
-
 def wires(
     model: Model | str,
-    pairs: Pairs | Sequence[tuple[str, str]] | str | os.PathLike[str],
+    pairs: TextPairs,
     target: str | int | Sequence[str | int] | None = None,
     foil: str | int | Sequence[str | int] | None = None,
     *,
@@ -97,6 +69,7 @@ def wires(
     folder: str | os.PathLike[str] | None = None,
     seed: int = 0,
     progress: bool | None = None,
+    on_step: Callable[[int, int], None] | None = None,
 ) -> Wires:
     """Measure which source feeds which reader on contrast pairs, and how certain that is.
 
@@ -127,39 +100,51 @@ def wires(
         folder: folder for results of single pairs. A second call goes on where the first stopped.
         seed: seed of the resamples.
         progress: show progress; by default on a terminal.
+        on_step: called with the number of runs over a pair that are done, and of all of them.
 
     Raises:
         InputError: the texts of a pair differ in length or in most places, or have no gap.
         TapUnsupported: the layers of the model do not add up, with the reason.
     """
-    if replace not in REPLACEMENTS:
-        raise UnknownName.of("replace", replace, REPLACEMENTS)
+    UnknownName.check("replace", replace, REPLACEMENTS)
     n_exact = whole_number("exact", exact)
     given = as_pairs(pairs, target, foil, templates)
     with phase(f"checking {getattr(model, 'name', model)}", progress):
         model = as_model(model)
-        rows = zip(given.texts, given.targets, given.foils, strict=True)
-        encoded = [encode_pair(model, *row, position) for row in rows]
-        graph = graph_of(model, encoded[0])
+        encoded, graph = encode_pairs(model, given, position)
     candidates = graph.exists if heads is None else graph.exists & _touching(graph, heads)
     numbers = number_templates([first for first, _ in given.texts], given.templates)
     store = PairStore(folder, graph, replace)
+    n_done = itertools.count(1)
     with closing(Meter(2 * len(encoded), shown=progress)) as meter:
+
+        def advance(amount: int) -> None:
+            meter.advance(amount)
+            if on_step is not None:
+                on_step(next(n_done), 2 * len(encoded))
+
         n_members = max(len(reader.heads) for reader in graph.readers)
         shape = (int(numbers.max()) + 1, *graph.exists.shape)
         integrated, screen = np.zeros(shape), np.zeros((*shape, n_members))
         gaps = np.zeros(len(encoded))
         for i, (pair, number) in enumerate(zip(encoded, numbers, strict=True)):
-            gaps[i], *found = _estimate(pair, graph, store, meter.advance)
-            for total, value in zip((integrated, screen), found, strict=True):
-                total[number] -= np.sign(gaps[i]) * value  # the closed part of the gap
+            found = store.get(pair, "estimates", _estimate)
+            gaps[i] = found["gap"]
+            for name, total in (("integrated", integrated), ("screen", screen)):
+                total[number] -= np.sign(gaps[i]) * found[name]  # the closed part of the gap
+            advance(1)
         if not np.abs(gaps).sum() > 0:
             raise InputError("The two texts of every pair give the same logits: there is no gap.")
         chosen = choose(integrated.sum(0), screen.sum(0), candidates, n_exact)
         runs = _runs(graph, chosen)
-        moved = np.stack([_exact(pair, graph, store, runs, meter.advance) for pair in encoded])
+        kind = ["exact", [(run.source, run.reader, run.head) for run in runs]]
+        exact_effects = []
+        for pair in encoded:
+            found = store.get(pair, kind, lambda run: {"effects": run.exact(runs)})
+            exact_effects.append(found["effects"])
+            advance(1)
     sizes = pool(np.abs(gaps), numbers)
-    effects = _arranged(runs, chosen, moved, screen.shape[-1])
+    effects = _arranged(runs, chosen, np.stack(exact_effects), screen.shape[-1])
     table = _table(effects, gaps, numbers)
     table |= _stability(integrated, screen, candidates, chosen, seed)
     table["p"] = _held_out_p(integrated, screen, candidates, chosen, effects[..., 0], gaps, numbers)
@@ -176,6 +161,7 @@ def wires(
         "shown": {
             "texts": list(shown.texts), "tokens": [list(t.tokens) for t in shown.tokens],
             "changed": list(shown.changed), "position": shown.position,
+            "answers": [name.strip() for name in run.answer.names],
         },
         "graph": {
             "layers": len(graph.layers), "is_parallel": graph.is_parallel,
@@ -212,15 +198,12 @@ def describe(numbers: np.ndarray, n_pairs: int) -> str:
 
 
 class PairStore:
-    """Numbers of single pairs in a folder, so that a stopped run can go on.
-
-    Files are named by a hash of weights, texts, answers and options.
-    """
+    """Numbers of single pairs in a folder, named by a hash, so that a stopped run can go on."""
 
     def __init__(
         self, folder: str | os.PathLike[str] | None, graph: StreamGraph, replace: Replace
     ) -> None:
-        self.replace: Replace = replace
+        self._graph, self._replace = graph, replace
         self._folder = None if folder is None else Path(folder) / "pairs"
         self._key: dict[str, Any] = {}
         if self._folder is not None:
@@ -229,11 +212,11 @@ class PairStore:
             self._key = {"weights": weights, "replace": replace, "steps": IG_STEPS, **versions()}
 
     def get(
-        self, pair: EncodedPair, kind: object, make: Callable[[], Mapping[str, np.ndarray]]
-    ) -> Mapping[str, np.ndarray]:
-        """Return stored arrays of a pair, or make and store them."""
+        self, pair: EncodedPair, kind: object, make: Callable[[PairWires], dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Return stored arrays of a pair, or make them of its run and store them."""
         if self._folder is None:
-            return make()
+            return make(pair.run(self._graph, self._replace))
         key = self._key | {"texts": pair.texts, "answers": [pair.target, pair.foil],
                            "position": pair.position, "kind": kind}  # fmt: skip
         digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:24]
@@ -244,7 +227,7 @@ class PairStore:
                     return {name: stored[name] for name in stored.files}
             except FileFormatError:
                 file.unlink()  # damaged: measured again
-        arrays = make()
+        arrays = make(pair.run(self._graph, self._replace))
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
         with atomic_path(file) as temporary:
@@ -263,46 +246,19 @@ def _touching(graph: StreamGraph, heads: Sequence[Head]) -> np.ndarray:
     return np.asarray(sources[:, None] | readers)
 
 
-def _estimate(
-    pair: EncodedPair, graph: StreamGraph, store: PairStore, advance: Callable[[int], None]
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return the gap, EAP-IG (`source reader`) and the screen (`source reader member`)."""
-
-    def make() -> Mapping[str, np.ndarray]:
-        run = pair.run(graph, store.replace)
-        return {
-            "gap": np.array(run.gap),
-            "integrated": run.integrated().astype(np.float32),
-            "screen": run.screen().astype(np.float32),
-        }
-
-    found = store.get(pair, "estimates", make)
-    advance(1)
-    return float(found["gap"]), found["integrated"], found["screen"]
-
-
-def _exact(
-    pair: EncodedPair,
-    graph: StreamGraph,
-    store: PairStore,
-    runs: Sequence[WireRun],
-    advance: Callable[[int], None],
-) -> np.ndarray:
-    def make() -> Mapping[str, np.ndarray]:
-        return {"effects": pair.run(graph, store.replace).exact(runs)}
-
-    kind = ["exact", [(run.source, run.reader, run.head) for run in runs]]
-    found = store.get(pair, kind, make)
-    advance(1)
-    return found["effects"]
+def _estimate(run: PairWires) -> dict[str, np.ndarray]:
+    return {
+        "gap": np.array(run.gap),
+        "integrated": run.integrated().astype(np.float32),
+        "screen": run.screen().astype(np.float32),
+    }
 
 
 def choose(
     integrated: np.ndarray, screen: np.ndarray, candidates: np.ndarray, n: int
 ) -> np.ndarray:
-    """Return `wire 2`: n sources and readers, from the top of the screen and of EAP-IG by turns.
-
-    A group's wire is ranked by the largest of its sum and of its heads: opposite heads cancel.
+    """Return `wire 2`: n sources and readers, from the top of the screen and of EAP-IG by turns. A
+    group's wire is ranked by the largest of its sum and of its heads: opposite heads cancel.
     """
     largest = np.maximum(np.abs(screen.sum(-1)), np.abs(screen).max(-1))
     lists = []
@@ -369,7 +325,6 @@ def _stability(
     chosen: np.ndarray,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return the share of resamples of templates in which each wire is chosen."""
     n = len(integrated)
     if n < 2:
         return {"stability": np.full(len(chosen), np.nan)}
@@ -393,9 +348,8 @@ def _held_out_p(
     gaps: np.ndarray,
     numbers: np.ndarray,
 ) -> np.ndarray:
-    """Return p of wires that even templates choose, tested on odd ones, corrected by Holm.
-
-    Wires that even templates choose and that were not run count as p = 1.
+    """Return p of wires that even templates choose, tested on odd ones, corrected by Holm. Wires
+    that even templates choose and that were not run count as p = 1.
     """
     p = np.full(len(chosen), np.nan)
     odd = numbers % 2 == 1
@@ -419,10 +373,8 @@ def _held_out_p(
 def _places(
     run: PairWires, chosen: np.ndarray, table: Mapping[str, np.ndarray], position: int
 ) -> dict[str, np.ndarray]:
-    """Return where the largest wires are read in one pair, and the part of that position.
-
-    A source is replaced at one position at a time. Logits are read at the position of the
-    prediction.
+    """Return where the largest wires are read in one pair, and the part of that position. A source
+    is replaced at one position at a time.
     """
     sizes = np.fmax(np.abs(table["share"]), np.nanmax(
         np.column_stack((np.abs(table["share_by_head"]), np.zeros(len(chosen)))), 1
@@ -522,10 +474,7 @@ def measure_curve(
     graph = graph_of(loaded, encoded[0])
     kept = [
         wires.circuit(
-            size,
-            templates=ranked_on,
-            is_absolute=is_absolute,
-            keeps_embedding=keeps_embedding,
+            size, templates=ranked_on, is_absolute=is_absolute, keeps_embedding=keeps_embedding
         )
         for size in SIZES
     ]

@@ -197,14 +197,8 @@ _JACKKNIVES: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDicti
 def find_subjects(
     results: Iterable[object], pages: Mapping[str, str] | None = None
 ) -> tuple[ModelResults, ...]:
-    """The subjects of a report, in the order in which they were first given.
-
-    Args:
-        results: results, effects of heads over a corpus, and trained probes.
-        pages: addresses of explorer pages by the model's name (or a part of it).
-
-    Raises:
-        InputError: there is no result, or something else was given.
+    """Return the subjects of a report, in the order in which they were first given. `pages` are
+    addresses of explorer pages by the model's name, or a part of it.
     """
     groups: list[tuple[_Key, list[Result]]] = []
     norm_weighted: list[Result] = []
@@ -250,7 +244,6 @@ def find_subjects(
 def _with_probes(
     subjects: list[ModelResults], trained: Sequence[Probe]
 ) -> tuple[ModelResults, ...]:
-    """The subjects, each with the trained probes of its model."""
     for probe in trained:
         model = str(probe.provenance["model"]["name"]).removesuffix(CONTROL)
         at = next((n for n, s in enumerate(subjects) if s.results[0].model == model), None)
@@ -355,7 +348,6 @@ def _details(result: Result) -> tuple[str, ...]:
 
 
 def _page(model: str, pages: Mapping[str, str]) -> str | None:
-    """The page given for a model, by its name or by a part of it."""
     for page in pages.values():
         scheme = urlsplit(str(page)).scheme
         if len(scheme) > 1 and scheme not in ("file", "http", "https"):  # C: is a drive
@@ -403,10 +395,7 @@ def figure_of(
     paper: str = "",
     **content: Any,
 ) -> Figure:
-    """Return a figure: the fields of all figures, then the content of its kind.
-
-    `tests/reporting/test_types.py` checks the content against `chart_types`.
-    """
+    """Return a figure: the fields of all figures, then the content of its kind (`chart_types`)."""
     common = {
         "id": key,
         "kind": kind,

@@ -200,7 +200,6 @@ def map_figure(subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap]) ->
 
 
 PER_CARD = 3
-"""Exemplars on a card."""
 AROUND = 20
 """Tokens shown on either side of an arc where a document is shown in part."""
 LONGEST = 80
@@ -254,13 +253,7 @@ def exemplar_figure(
     chosen: Mapping[int, Mapping[tuple[int, int], str]],
     documents: Documents,
 ) -> Figure | None:
-    """Return the highest weights of notable heads, as arcs.
-
-    Args:
-        subjects: the subjects of the report.
-        chosen: for each subject, by its number, the heads to show and why.
-        documents: takes the tokens that arcs refer to.
-    """
+    """Return the highest weights of notable heads, as arcs; `documents` takes their tokens."""
     panels = []
     for number, heads in chosen.items():
         shown = [

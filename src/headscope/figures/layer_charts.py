@@ -24,15 +24,7 @@ from headscope.figures.chart_data import (
     parent_label,
     rounded,
 )
-from headscope.figures.chart_types import (
-    Axis,
-    DotColumn,
-    Figure,
-    Level,
-    Line,
-    LinePanel,
-    Phrase,
-)
+from headscope.figures.chart_types import Axis, DotColumn, Figure, Level, Line, LinePanel, Phrase
 from headscope.heads.roles import DEFAULT
 from headscope.results.display import counted, display_of, is_shown, label_of
 from headscope.results.result import Result
@@ -282,8 +274,7 @@ def training_lines(
     data = with_previous(result).dataset
     known = [str(name) for name in data if is_shown(data[name]) and {*data[name].dims} == AXES]
     for name in names:
-        if name not in known:
-            raise UnknownName.of("variable over step, layer and head", name, known)
+        UnknownName.check("variable over step, layer and head", name, known)
     chosen = list(names) or [name for name in SCORES if name in known] or known[:3]
     panels: list[LinePanel | None] = []
     for name in chosen:

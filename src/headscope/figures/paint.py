@@ -63,13 +63,7 @@ _Grid = tuple[Figure, list[Axes]]
 def paint(
     chart: Chart, subjects: Sequence[SubjectEntry] = (), *, across: int = MAX_ACROSS
 ) -> Figure:
-    """Draw a chart.
-
-    Args:
-        chart: heads, lines, dots, map, finder, exemplars or sentences.
-        subjects: models that the chart refers to by number.
-        across: panels in a row.
-    """
+    """Draw a chart; it refers to `subjects` by number, and has `across` panels in a row."""
     with styled():
         match chart["kind"]:
             case "heads":
@@ -108,7 +102,6 @@ def _grid(n: int, across: int, width: float, height: float, **options: Any) -> _
 
 
 def _array(values: object) -> np.ndarray:
-    """Return numbers as an array, with NaN for None."""
     return np.array(values, dtype=np.float64)
 
 
@@ -119,7 +112,6 @@ def _scale(axis: PlotAxis, *, share: bool, n: int = 5) -> None:
 
 
 def _paint_heads(chart: HeadsFigure, subjects: Sequence[SubjectEntry], across: int) -> Figure:
-    """Draw a heat map of each variable, layers down and heads across."""
     shown = [
         (variable, number, _array(values["value"]))
         for variable in chart["variables"]
@@ -167,7 +159,6 @@ def _highest(values: np.ndarray) -> float:
 
 
 def _label_edges(axes: Axes, below: str, beside: str) -> None:
-    """Name the axes of the lowest and the leftmost panels."""
     place = axes.get_subplotspec()
     if place is None or place.is_last_row():
         axes.set_xlabel(below)
@@ -176,7 +167,6 @@ def _label_edges(axes: Axes, below: str, beside: str) -> None:
 
 
 def _draw_layers(axes: Axes, line: Line | None, units: str) -> None:
-    """Draw bars by layer from top to bottom, beside a heat map."""
     if line is not None:
         axes.barh(line["x"], _array(line["value"]), color=BLUE, **_whiskers(line, "xerr"))
         axes.set_yticks([line["x"][n] for n in ticks(len(line["x"]))])
@@ -186,7 +176,6 @@ def _draw_layers(axes: Axes, line: Line | None, units: str) -> None:
 
 
 def _whiskers(line: Line, name: str) -> dict[str, Any]:
-    """Return the options of bars with intervals."""
     if "low" not in line:
         return {}
     value, low, high = (_array(line.get(key)) for key in ("value", "low", "high"))
@@ -195,7 +184,6 @@ def _whiskers(line: Line, name: str) -> dict[str, Any]:
 
 
 def _paint_lines(chart: LinesFigure, across: int) -> Figure:
-    """Draw lines by layer or bars, a panel for each column and subject."""
     shown = [
         (axis, panel)
         for row in chart["rows"]
@@ -323,7 +311,6 @@ def _draw_dots(axes: Axes, row: Sequence[Any], places: np.ndarray, color: str) -
 
 
 def _draw_dot_legend(figure: Figure, column: DotColumn, names: Sequence[str]) -> None:
-    """Name subjects and marks below the panels, if there is more than one kind."""
     marks = column.get("marks", [])
     if len(names) + len(marks) < 2:
         return
@@ -399,7 +386,6 @@ def _hide_axes(axes: Axes) -> None:
 
 
 def _areas(panel: MapPanel) -> tuple[np.ndarray, float]:
-    """Return the area of each point, and the largest effect (0 without effects)."""
     sizes = np.nan_to_num(np.abs(_array(panel.get("effect", []))))
     largest = float(sizes.max(initial=0.0))
     if not largest:
@@ -422,7 +408,6 @@ def role_colors(roles: Sequence[str]) -> dict[str, str]:
 
 
 def _label_rare(axes: Axes, panel: MapPanel) -> None:
-    """Label heads of rare roles, away from the nearest other label."""
     names = panel["role"]
     named = [i for i, n in enumerate(names) if n != NO_ROLE and names.count(n) <= MAX_LABELED]
     places = np.stack([panel["x"], panel["y"]], axis=1)
@@ -480,7 +465,6 @@ KEY_COLOR = "#8A5F00"
 
 
 def _paint_exemplars(chart: ExemplarsFigure) -> Figure:
-    """Draw documents with an arrow from query to key, under the name of each head."""
     heads = [head for panel in chart["panels"] for head in panel["heads"]]
     documents = chart.get("documents", [])
     figure = new_figure(WIDTH, 1)
@@ -544,7 +528,6 @@ def _draw_document(axes: Axes, tokens: Sequence[str], arc: Arc, top: float) -> f
 
 
 def _words(tokens: Sequence[str], *, has_spaces: bool) -> list[list[int]]:
-    """Return the positions of the tokens of each word."""
     words: list[list[int]] = []
     for position, token in enumerate(tokens):
         is_new = token.startswith(" ") if has_spaces else not token.startswith("##")
@@ -558,7 +541,6 @@ COLORS = {"other": "#555555", "right": BLUE, "wrong": VERMILION, "missed": VERMI
 
 
 def _paint_sentences(chart: SentencesFigure, across: int) -> Figure:
-    """Draw attention between the words of sentences, from left to right."""
     sentences = chart["sentences"]
     rows = [sentences[start : start + across] for start in range(0, len(sentences), across)]
     heights = [max(len(sentence["words"]) for sentence in row) for row in rows]

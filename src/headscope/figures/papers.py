@@ -194,10 +194,7 @@ def _clark_1(result: Result) -> Chart:
 
 
 def _clark_2(result: Result) -> Chart:
-    """Build attention to special tokens and punctuation, and to separators (section 3.2).
-
-    Models without separators have only the first panel.
-    """
+    """Build attention to special tokens and punctuation, and to separators if any (section 3.2)."""
     shares = result["class_share"]
     panels: dict[str, Sequence[Line]] = {
         "Attention to …": [
@@ -235,10 +232,7 @@ def _clark_3(result: Result) -> Chart:
 
 
 def _clark_4(result: Result) -> Chart:
-    """Build the entropy of every head's rows, from all tokens and from the first (section 3.3).
-
-    In causal attention the first token attends only to itself, so its panel is omitted.
-    """
+    """Build the entropy of rows, of all tokens and, unless causal, the first (section 3.3)."""
     panels: dict[str, Sequence[Line]] = {"From all tokens": [head_points(result["row_entropy"])]}
     if (result["first_entropy"] > 0).any():
         panels["From the first token alone"] = [head_points(result["first_entropy"])]
@@ -325,7 +319,6 @@ def _of_variable(result: Result, name: str) -> PaperFigure:
 
 
 def _drawable(result: Result) -> list[str]:
-    """Return the variables that are figures by their own name."""
     return [
         str(name)
         for name, array in result.dataset.data_vars.items()
@@ -346,8 +339,7 @@ def save_figures(
     figures = [figures] if isinstance(figures, str) else figures
     formats = [formats] if isinstance(formats, str) else list(formats)
     for suffix in formats:
-        if suffix not in FigureCanvasBase.get_supported_filetypes():
-            raise UnknownName.of("format", suffix, FigureCanvasBase.get_supported_filetypes())
+        UnknownName.check("format", suffix, FigureCanvasBase.get_supported_filetypes())
     target = Path(folder)
     if target.is_file():
         raise InputError(f"{target} is a file; give the name of a folder to write to.")
@@ -369,7 +361,6 @@ def save_figures(
 
 
 def _all_possible(result: Result) -> dict[str, Figure]:
-    """Draw every figure that the result and the installed libraries allow, except exemplars."""
     drawn: dict[str, Figure] = {}
     for name, figure in FIGURES.items():
         is_possible = all(variable in result for variable in figure.needs)

@@ -60,9 +60,7 @@ def styled() -> Iterator[None]:
 @cache
 def _fonts() -> list[str]:
     """Return the first installed font, and the last as a fallback for missing characters.
-
-    Fonts are named: "sans-serif" would become another font if a figure is saved outside
-    `styled`, after its words were measured and placed.
+    "sans-serif" would become another font if a figure is saved outside `styled`.
     """
     installed = set(font_manager.get_font_names())
     first = next(name for name in FONTS if name in installed)

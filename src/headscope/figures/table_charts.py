@@ -175,12 +175,7 @@ RELIANCE_TITLES = {
 
 
 def reliance_figure(reliance: xr.DataArray, *, title: str) -> Figure:
-    """Draw a heat map for each direction of attention, on one scale.
-
-    Args:
-        reliance: `Probe.reliance`, over direction, layer and head.
-        title: model and kind of probe.
-    """
+    """Draw a heat map of `Probe.reliance` for each direction of attention, on one scale."""
     variables = [
         _variable(direction, label, "nats", reliance.sel(direction=direction))
         for direction, label in RELIANCE_TITLES.items()
@@ -304,7 +299,6 @@ def example_figure(
 
 
 def _sentence(example: ProbeExample) -> ExampleSentence:
-    """Return the words of an example with the drawn weights between them."""
     kinds = {}
     for arc in example.arcs:
         if arc.is_right:

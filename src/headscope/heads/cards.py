@@ -307,7 +307,6 @@ class RankedTable:
     def _sentences(
         self, layer: int, head: int, rows: Iterable[CardRow]
     ) -> tuple[str | None, list[str]]:
-        """Return the role and the sentences of a card."""
         role, sentences = None, []
         if self.roles is not None and layer in self.roles["layer"].values:
             named = self.roles.sel(layer=layer).isel(head=head)
@@ -344,7 +343,6 @@ def shown_variables(data: xr.Dataset) -> list[xr.DataArray]:
 
 
 def _columns(data: xr.Dataset, array: xr.DataArray) -> Iterator[RankedVariable]:
-    """Yield one column for each label of a variable."""
     name, display = str(array.name), display_of(array)
     layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
     dims = [str(dim) for dim in reversed(array.dims) if dim not in ("layer", "head")]

@@ -35,11 +35,7 @@ OURS = "headscope_"
 def export_headvis(
     result: Result, folder: str | os.PathLike[str], *, block: str | None = None
 ) -> Path:
-    """Write the folder; it appears whole or not at all. `Result.export` is the way to call it.
-
-    Raises:
-        InputError: the result has no samples, or the folder holds something else.
-    """
+    """Write the folder; it appears whole or not at all. `Result.export` is the way to call it."""
     name = block or next(iter(result.blocks))
     samples = result.states.get(name, {}).get("head_samples")
     if samples is None:
@@ -199,7 +195,6 @@ def _head(result: Result, samples: xr.Dataset, stack: str) -> dict[str, Json]:
 
 
 def _rounded(value: float | xr.DataArray) -> float | None:
-    """Round to four decimals; NaN becomes null."""
     number = float(value)
     return round(number, DECIMALS) if np.isfinite(number) else None
 

@@ -80,7 +80,6 @@ class Measured:
 
 
 def _reweighted(labeled: Labeled) -> Labeled:
-    """Weigh buckets of documents equally."""
     values = labeled.jackknife.bucket_values
     is_known = np.isfinite(values)
     sums = np.where(is_known, values, 0.0), is_known.astype(float)
@@ -202,7 +201,6 @@ def _of_layers(
 
 
 def _probe_claims(measured: Measured, label: str | None = None) -> Iterator[Claim]:
-    """Yield the clear rows of a probe's table, or the row of a label."""
     table, data = table_of(measured.result), measured.result.dataset
     assert isinstance(table, ProbeTable)
     is_relation = table.axis == "relation"

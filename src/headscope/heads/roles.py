@@ -49,7 +49,6 @@ TOKEN_ROLES = ("duplicate_token", "induction")
 SINK_ROLES = ("first_token", "special_token", "punctuation")
 """Keys that collect attention (attention sinks)."""
 NO_ROLE = "other"
-"""Name of heads without a role."""
 OFFSETS = {"previous_token": -1, "current_token": 0, "next_token": 1}
 ROLE_VARIABLES = ("offset_share", "class_share", "row_entropy", "uniform_entropy")
 """Variables of a corpus run that roles are read from."""
@@ -135,10 +134,7 @@ def role_sentence(role: str, share: float, over: str = "") -> str:
 
 
 def name_roles(block: Block, entropies: np.ndarray | None = None) -> xr.Dataset:
-    """Return the role of each head of a block in one text. See `Trace.roles`.
-
-    `entropies` are `row_entropies` of the weights, if the caller has them.
-    """
+    """Return the role of each head of a block in one text. See `Trace.roles`."""
     if entropies is None:
         entropies = row_entropies(known_weights(block))
     coords = {name: block.attention[name].values for name in ("layer", "head")}
@@ -226,10 +222,8 @@ def corpus_roles(data: xr.Dataset, thresholds: RoleThresholds = DEFAULT) -> xr.D
 def _apply(
     thresholds: RoleThresholds, shares: np.ndarray, queries: np.ndarray, uniform: np.ndarray
 ) -> RoleShares:
-    """Apply the one rule for roles.
-
-    A head that looks at one place is not broad, and the first token is named before the special
-    tokens, one of which it may be.
+    """Apply the one rule for roles. A head that looks at one place is not broad; the first token is
+    named before the special tokens, one of which it may be.
     """
     share = np.full((len(NAMES), 1, 1), thresholds.share)
     share[NAMES.index("induction")] = thresholds.induction
@@ -300,7 +294,6 @@ def _kinds(texts: Iterable[str]) -> np.ndarray:
 
 
 def _word_kinds(tokens: Tokens) -> np.ndarray:
-    """Return the kind of each token's word, -1 without a word."""
     of_words = _kinds(tokens.word_texts)
     return np.array([of_words[word] if word >= 0 else -1 for word in tokens.words], np.int64)
 

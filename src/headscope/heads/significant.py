@@ -92,7 +92,6 @@ class SignificantHeads(Table):
         return [dict(zip(self._columns(), row, strict=True)) for row in rows]
 
     def _cells(self) -> list[list[str]]:
-        """Return the headings, then one row for each head."""
         rows = [
             [
                 f"L{row.layer} H{row.head}",
@@ -151,16 +150,7 @@ def significant_heads(
             if is_paired
             else typical(labeled.jackknife) - typical(theirs.jackknife)
         )
-        return _listed(
-            title,
-            differences,
-            difference.bounds,
-            medians,
-            difference.p,
-            p,
-            level,
-            said,
-        )
+        return _listed(title, differences, difference.bounds, medians, difference.p, p, level, said)
     driven = labeled.jackknife
     if isinstance(against, str):
         counts = probe_counts(result, block)
@@ -199,8 +189,7 @@ def _is_number(value: object) -> bool:
 
 def of_heads(known: dict[str, Labeled], name: str, labels: Mapping[str, str | int]) -> Labeled:
     """Return a variable over layer and head at one label of each other axis."""
-    if name not in known:
-        raise UnknownName.of("variable with intervals", name, known)
+    UnknownName.check("variable with intervals", name, known)
     array = known[name].array
     check_labels(array, labels, array.dims, f"axis of {name}")
     labeled = at_labels(known[name], labels)
@@ -235,10 +224,7 @@ def rivals_of(
     against: str,
     labels: Mapping[str, str | int],
 ) -> tuple[str, list[Jackknife]]:
-    """Return the title and the values that heads are compared with, the highest value first.
-
-    A head must be above all of them: an offset that is best by chance does not decide.
-    """
+    """Return the title and the values that heads must all be above, the highest value first."""
     if against == "baseline" and name == "dep_alignment":
         is_either = labels.get("parent") == "either" and "dep_baseline" in known
         against = "dep_baseline" if is_either else "dep_baseline_by_parent"

@@ -411,7 +411,6 @@ def _length(model: Model, usual: int = 32) -> int:
 
 
 def _check_whole(module: nn.Module) -> None:
-    """Raise InputError for a model whose weights are spread over processes."""
     for name, parameter in module.named_parameters():
         if parameter.numel() == 0 or hasattr(parameter, "ds_id") or hasattr(parameter, "to_local"):
             raise InputError(

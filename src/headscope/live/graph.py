@@ -22,10 +22,11 @@ from headscope.attention import Attention
 from headscope.errors import MissingExtra, ModelError
 from headscope.model.edits import AblateRows, Edit, Positions
 from headscope.model.encode import INPUTS
-from headscope.model.logits import are_exclusive, has_probabilities
+from headscope.model.logits import has_probabilities
 from headscope.model.model import Model
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tap.forward_pass import takes, uncached
+from headscope.model.tap.recording import REL_TOL
 from headscope.model.tap.sites import Site
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ KINDS: dict[str | None, Kind] = {
     None: "vector",
 }
 """Output of the page by the model's objective."""
-TOLERANCE = 1e-4
-"""Largest difference of weights; of outputs, relative to the largest one."""
 PROOF_LENGTHS = (1, 9, 24)
 EXAMPLE_SHAPE = (2, 6)
 """Batch and length while tracing: torch.export takes 1 for a constant."""
@@ -53,6 +52,9 @@ class Error(NamedTuple):
 
     maps: float
     output: float
+
+    def __str__(self) -> str:
+        return f"{self.maps:.0e} (attention), {self.output:.0e} (output)"
 
     def exceeds(self, tolerance: float) -> bool:
         """True if a difference is above the tolerance, or not a number."""
@@ -101,7 +103,7 @@ def export(model: Model) -> Graph:
     has_types = takes(model.module, "token_type_ids") and (
         "token_type_ids" in tokenizer.model_input_names
     )
-    ids = torch.stack([_random_ids(model, EXAMPLE_SHAPE[1], seed) for seed in (1, 2)])
+    ids = torch.stack([ordinary_ids(model, EXAMPLE_SHAPE[1], seed) for seed in (1, 2)])
     gate = torch.ones(EXAMPLE_SHAPE[0], len(sites), sites[0].n_heads)
     given = _given(kind, ids, gate, [0, 1, 2], has_types=has_types)
     vectors = _vectors_of(sites)
@@ -109,11 +111,11 @@ def export(model: Model) -> Graph:
     proto = _convert(traced, given, ["output", "attention", *vectors], model.name)
     graph = Graph(proto, kind, sites, vectors, has_types, Error(0, 0))
     error = compare(model, graph, proto.SerializeToString())
-    if error.exceeds(TOLERANCE):
+    if error.exceeds(REL_TOL):
         raise ModelError(
             f"The graph of {model.name} differs from the model: attention by {error.maps:.1e}, "
             f"the output by {error.output:.1e} of its largest value. Expected at most "
-            f"{TOLERANCE:.0e}. Share a page without the model instead: trace.save_page(path)."
+            f"{REL_TOL:.0e}. Share a page without the model instead: trace.save_page(path)."
         )
     return Graph(proto, kind, sites, vectors, has_types, error)
 
@@ -330,7 +332,7 @@ def compare(model: Model, graph: Graph, data: bytes) -> Error:
     errors = []
     longest = model.info.max_length or PROOF_LENGTHS[-1]
     for length in PROOF_LENGTHS:
-        ids = _random_ids(model, min(length, longest), seed=length)[None]
+        ids = ordinary_ids(model, min(length, longest), seed=length)[None]
         rows = sorted({0, ids.shape[1] - 1})
         inputs = graph.inputs(ids, off, rows)
         try:
@@ -391,7 +393,7 @@ def run_tap(
     return maps.numpy(), output.numpy()
 
 
-def _random_ids(model: Model, length: int, seed: int) -> Tensor:
+def ordinary_ids(model: Model, length: int, seed: int) -> Tensor:
     """Return ids of ordinary tokens, the same for every call."""
     tokenizer, config = model.require_tokenizer(), model.module.config.get_text_config()
     special = {*tokenizer.all_special_ids, getattr(config, "pad_token_id", None)}
@@ -408,23 +410,3 @@ def _vectors_of(sites: Sequence[Site]) -> tuple[str, ...]:
     has_keys = len(keys) == 1 and sites[0].head_size is not None
     has_values = len(values) == 1 and sites[0].value_size is not None
     return ("queries", "keys") * has_keys + ("values",) * has_values
-
-
-def groups_of(sites: Sequence[Site]) -> list[list[int]] | None:
-    """Return the key group of each head by layer; None if every head has its own keys."""
-    if all(site.n_groups in (None, site.n_heads) for site in sites):
-        return None
-    return [
-        [head * (site.n_groups or site.n_heads) // site.n_heads for head in range(site.n_heads)]
-        for site in sites
-    ]
-
-
-def labels_of(model: Model) -> tuple[list[str], bool]:
-    """Return the labels of a classifier, and whether they exclude one another."""
-    from headscope.model.logits import label_names
-
-    if model.info.objective != "label":
-        return [], True
-    names = label_names(model.module.config)
-    return [names[number] for number in sorted(names)], are_exclusive(model)

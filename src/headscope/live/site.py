@@ -21,21 +21,23 @@ from headscope.atomic import atomic_path
 from headscope.attention import Attention
 from headscope.errors import InputError, IntegrityError, UnknownName, WriteError
 from headscope.live.graph import (
-    TOLERANCE,
     Error,
     Graph,
+    check_exportable,
     compare,
     export,
-    groups_of,
-    labels_of,
+    ordinary_ids,
     session,
 )
-from headscope.live.storage import NAMES, Storage, pack
+from headscope.live.storage import NAMES, Storage, gguf_of, pack, read_blocks
 from headscope.live.tokenizer import Refusal, page_tokenizer
+from headscope.model.edits import group_of
+from headscope.model.logits import are_exclusive, label_names
 from headscope.model.model import Model
+from headscope.model.tap.recording import REL_TOL
 from headscope.page.codec import Buffers, Payload
 from headscope.page.payload import Question, Step
-from headscope.page.payload_types import LiveCase, LiveFile, LiveInput, LivePart
+from headscope.page.payload_types import LiveCase, LiveFile, LiveInput
 from headscope.page.save_page import page_of, page_payload, static_file, write_page
 from headscope.results.result import Result
 from headscope.results.trace import Trace
@@ -46,8 +48,15 @@ FILE_LIMIT = 62_000_000
 """Largest page of one file, in bytes: browsers keep all of it in memory, as base64."""
 RUNTIME = "ort.wasm.gz"
 RUNTIME_SHA256 = "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2"
-"""Hash of the runtime, onnxruntime-web 1.30.0, before it is packed."""
+"""Hash of the unpacked runtime, onnxruntime-web 1.30.0."""
 MAX_TOKENS = 256
+TEXTS = {
+    "next": "When Mary and John went to the store, John gave a drink to",
+    "mask": "The doctor asked the {mask} a question.",
+    "label": "The cat sat on the mat.",
+    "vector": "The cat sat on the mat.",
+}
+"""Example of a page for which none is given, by the kind of output."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,13 @@ class Live:
     """The same with the weights as stored."""
     tokenizer_refusal: str | None
     """Reason why the page takes no typed text; None if it does."""
+
+    def __str__(self) -> str:
+        typed = f"; no typed text: {self.tokenizer_refusal}" if self.tokenizer_refusal else ""
+        return (
+            f"{self.path}: {self.bytes / 1e6:.1f} MB, {self.storage}; differs from the model by "
+            f"{self.export_error}, as stored by {self.storage_error}{typed}"
+        )
 
 
 def save_live(
@@ -86,17 +102,15 @@ def save_live(
 
         hs.save_live(hs.load("minilm"), "site/", examples=["The cat sat on the mat."])
 
-    Nothing is sent anywhere: the model runs in the browser. It is exported as it is, compared with
-    the model at three lengths and without one head of each layer, and refused above 1e-4.
+    The model runs in the browser; nothing is sent. Its graph is compared with the model at three
+    lengths, with all heads and without one head of each layer.
 
     Args:
         model: an encoder or a causal decoder of text, in float32 on the CPU.
         path: a folder, for any static host; or a name that ends in `.html`, for one file of at most
             62 MB that opens from disk.
-        examples: texts, or traces of this model, shown before the model is loaded; a tuple of two
-            is compared.
-        titles: see `save_page`, as for `selection`, `story`, `exercise`, `evidence`, `report`,
-            `effects` and `neurons`.
+        examples: texts or traces of this model, shown at once; a tuple of two is compared.
+        titles: names of the examples. This and the next seven are those of `save_page`.
         selection: where to open.
         story: captions, each with a selection.
         exercise: questions of “Your turn”.
@@ -109,113 +123,108 @@ def save_live(
         max_tokens: longest text that the page takes.
 
     Raises:
-        ModelError: the model cannot be exported, or its graph differs from it.
+        ModelError: the model cannot be exported, or its graph differs from it by more than 1e-4.
         InputError: one file would be too large.
         MissingExtra: onnx, onnxscript or onnxruntime is not installed.
     """
-    chosen: Storage = storage or "float16"
-    if chosen not in NAMES:
-        raise UnknownName.of("storage", storage, NAMES)
-    whole_number("max_tokens", max_tokens, 2)
     target = Path(path)
     is_file = target.suffix.lower() in (".html", ".htm")
-    traces = _traces(model, examples)
-    graph = export(model)
-    data = pack(graph.proto, chosen).SerializeToString()
-    stored = graph.error if chosen == "float32" else compare(model, graph, data)
-    limit = _longest(model, max_tokens)
-    payload, listed = page_payload(
-        traces, titles=titles, selection=selection, story=story, exercise=exercise,
-        evidence=evidence, report=report, effects=effects, neurons=neurons, place="live",
+    source = gguf_of(model.name)
+    chosen: Storage = storage or ("float16" if source is None else "gguf")
+    if chosen not in NAMES:
+        raise UnknownName.of("storage", storage, NAMES)
+    if chosen == "gguf" and source is None:
+        raise InputError(f"storage='gguf' is for packaged GGUF models, not for {model.name}.")
+    limit = _longest(model, whole_number("max_tokens", max_tokens, 2))
+    payload, traces = page_payload(
+        _traces(model, examples), titles=titles, selection=selection, story=story,
+        exercise=exercise, evidence=evidence, report=report, effects=effects, neurons=neurons,
+        place="live",
     )  # fmt: skip
-    refusal, tables = None, b""
+    graph = export(model)
+    blocks = read_blocks(source) if chosen == "gguf" and source is not None else ()
+    data = pack(graph.proto, chosen, blocks).SerializeToString()
+    stored = graph.error if chosen == "float32" else compare(model, graph, data)
     try:
-        tables = _packed(json.dumps(page_tokenizer(model.require_tokenizer()), ensure_ascii=False))
+        refusal, tables = (
+            None,
+            _gzip(json.dumps(page_tokenizer(model.require_tokenizer())).encode()),
+        )
     except Refusal as reason:
-        refusal = f"This page takes no typed text: {reason}."
-    files = {
-        f"live-model-{i}" if is_file else f"model-{i}.bin": data[start : start + PART_BYTES]
+        refusal, tables = str(reason), b""
+    contents = {
+        f"model-{i}.bin.gz": _gzip(data[start : start + PART_BYTES])
         for i, start in enumerate(range(0, len(data), PART_BYTES))
     }
-    parts = [_file(name, content, is_file) for name, content in files.items()]
-    kit = {"wasm": runtime(), "worker": static_file("live.js").encode(), "tokenizer": tables}
-    names = {"wasm": RUNTIME, "worker": "live.js", "tokenizer": "tokenizer.json.gz"}
-    extra = {
-        key: _file(f"live-{key}" if is_file else names[key], content, is_file)
-        for key, content in kit.items()
-        if content
-    }
-    for key, each in extra.items():
-        files[each["name"]] = kit[key]
+    n_parts = len(contents)
+    contents |= {RUNTIME: runtime(), "live.js": static_file("live.js").encode()}
+    contents |= {"tokenizer.json.gz": tables} if tables else {}
+    if is_file:
+        ids = [*(f"live-model-{i}" for i in range(n_parts)), *ELEMENTS]
+        contents = dict(zip(ids, contents.values(), strict=False))
+    files = [_file(name, content, is_file) for name, content in contents.items()]
     buffers = Buffers()
-    labels, exclusive = labels_of(model)
-    sites = graph.sites
-    part: LivePart = {
-        "model": model.name,
-        "kind": graph.kind,
-        "labels": labels,
-        "exclusive": exclusive,
-        "pooling": "mean",
-        "layers": [site.layer for site in sites],
-        "heads": sites[0].n_heads,
-        "groups": groups_of(sites),
-        "scales": [site.scale for site in sites],
-        "causal": model.info.is_causal,
-        "has_types": graph.has_types,
-        "vectors": [*graph.vectors],
-        "max_tokens": limit,
+    part = {  # a `LivePart`
+        **_describe(model, graph, limit),
         "bytes": len(data),
         "memory": _memory(model, len(data), limit),
         "storage": NAMES[chosen],
-        "files": parts,
-        "wasm": extra["wasm"],
-        "worker": extra["worker"],
-        "tokenizer": extra.get("tokenizer"),
+        "files": files[:n_parts],
+        "wasm": files[n_parts],
+        "worker": files[n_parts + 1],
+        "tokenizer": files[-1] if tables else None,
         "tokenizer_refusal": refusal,
-        "mask_token": model.require_tokenizer().mask_token_id if graph.kind == "mask" else None,
-        "inputs": [_input(trace, limit) for trace in listed],
+        "inputs": [_input(trace, limit) for trace in traces],
         "proof": {
             "maps": graph.error.maps,
             "output": graph.error.output,
             "storage_maps": stored.maps,
             "storage_output": stored.output,
-            "cases": _cases(graph, data, listed[0], limit, buffers, len(payload.buffers)),
+            "cases": _cases(graph, data, traces[0], limit, buffers, len(payload.buffers)),
         },
     }
     whole = Payload({**payload.header, "live": part}, [*payload.buffers, *buffers.packed])
-    page = page_of(whole, listed[0], files if is_file else {})
+    page = page_of(whole, traces[0], contents if is_file else {})
     size = len(page.encode("utf-8", "replace"))
+    if is_file and size > FILE_LIMIT:
+        raise InputError(
+            f"The page of {model.name} would have {size / 1e6:.0f} MB; one file may have "
+            f"{FILE_LIMIT / 1e6:.0f} MB. Write a folder: {str(target.with_suffix(''))!r}."
+        )
     if is_file:
-        if size > FILE_LIMIT:
-            raise InputError(
-                f"The page of {model.name} would have {size / 1e6:.0f} MB; one file may have "
-                f"{FILE_LIMIT / 1e6:.0f} MB. Write a folder instead: "
-                f"{str(target.with_suffix(''))!r}{'' if chosen == 'int8' else ', or storage=int8'}."
-            )
         write_page(target, page)
     else:
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise WriteError.of(target, error) from error
-        for name, content in files.items():
-            with atomic_path(target / name) as temporary:
-                temporary.write_bytes(content)
-        write_page(target / "index.html", page)
-        size += sum(map(len, files.values()))
+        _write_folder(target, contents, page)
+        size += sum(map(len, contents.values()))
     return Live(target, size, NAMES[chosen], graph.error, stored, refusal)
+
+
+ELEMENTS = ("live-wasm", "live-worker", "live-tokenizer")
+"""Ids of the elements of one file, after those of the model."""
+
+
+def _write_folder(folder: Path, contents: Mapping[str, bytes], page: str) -> None:
+    """Write the files beside others that may be there, the page last."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError.of(folder, error) from error
+    for name, content in contents.items():
+        with atomic_path(folder / name) as temporary:
+            temporary.write_bytes(content)
+    write_page(folder / "index.html", page)
 
 
 def _traces(
     model: Model, examples: Sequence[str | Trace | Sequence[str | Trace]]
 ) -> list[list[Trace]]:
-    """Return the examples as traces of this model."""
-    if isinstance(examples, str | Trace) or not examples:
-        raise InputError(
-            f"examples should be a list of texts or traces, at least one, not {examples!r:.60}."
-        )
+    """Return the examples, or one of our own, as traces of this model."""
+    kind = check_exportable(model)
+    if isinstance(examples, str | Trace):
+        raise InputError(f"examples should be a list, not one {type(examples).__name__}.")
+    mask = model.require_tokenizer().mask_token
     traces = []
-    for example in examples:
+    for example in examples or [TEXTS[kind].format(mask=mask)]:
         group = [example] if isinstance(example, str | Trace) else list(example)
         traces.append([model.trace(x) if isinstance(x, str) else x for x in group])
         for trace in traces[-1]:
@@ -223,6 +232,30 @@ def _traces(
             if named != model.name:
                 raise InputError(f"A trace of {named} cannot stand on a page of {model.name}.")
     return traces
+
+
+def _describe(model: Model, graph: Graph, limit: int) -> dict[str, object]:
+    """Return the fields of the page's header that describe the model."""
+    sites, names = graph.sites, label_names(model.module.config)
+    has_groups = any(site.n_groups not in (None, site.n_heads) for site in sites)
+    return {
+        "model": model.name,
+        "kind": graph.kind,
+        "labels": [names[number] for number in sorted(names)] if graph.kind == "label" else [],
+        "exclusive": are_exclusive(model),
+        "pooling": "mean",
+        "layers": [site.layer for site in sites],
+        "heads": sites[0].n_heads,
+        "groups": [[group_of(head, site) for head in range(site.n_heads)] for site in sites]
+        if has_groups
+        else None,
+        "scales": [site.scale for site in sites],
+        "causal": model.info.is_causal,
+        "has_types": graph.has_types,
+        "vectors": [*graph.vectors],
+        "max_tokens": limit,
+        "mask_token": model.require_tokenizer().mask_token_id if graph.kind == "mask" else None,
+    }
 
 
 def _input(trace: Trace, limit: int) -> LiveInput | None:
@@ -236,7 +269,7 @@ def _input(trace: Trace, limit: int) -> LiveInput | None:
 def _cases(
     graph: Graph, data: bytes, trace: Trace, limit: int, buffers: Buffers, n_before: int
 ) -> list[LiveCase]:
-    """Run the stored graph on the first example, plain and without one head."""
+    """Run the stored graph on the first example, with all heads and without one."""
     running = session(data)
     ids = [int(i) for i in trace.text.ids][:limit]
     rows = [len(ids) - 1] if graph.kind in ("next", "mask") else []
@@ -251,7 +284,7 @@ def _cases(
                 "rows": rows,
                 "attention": n_before + buffers.add(attention[0].astype("<f4")),
                 "output": n_before + buffers.add(output[0].astype("<f4")),
-                "tolerance": TOLERANCE,
+                "tolerance": REL_TOL,
             }
         )
     return cases
@@ -260,19 +293,18 @@ def _cases(
 def _longest(model: Model, max_tokens: int) -> int:
     """Return the longest text: of the user, of the model, and of its shortest window.
 
-    A window is found by value: keys that no head of a layer attends to from the last token.
+    A window is found by value: first keys that no head of a layer sees from the last token.
     """
     longest = min(max_tokens, model.info.max_length or max_tokens)
-    unseen: list[int] = []
+    unseen = [0]
 
     def read(attention: Attention) -> None:
         seen = (attention.weights[0, :, -1] != 0).any(0)
         unseen.append(int(seen.to(torch.int8).argmax()))
 
-    n_ids = min(model.module.config.get_text_config().vocab_size, 1000)
-    ids = torch.arange(longest)[None] % (n_ids - n_ids // 2) + n_ids // 2
-    model.read({"input_ids": ids}, read)
-    return longest - max(unseen, default=0)
+    check_exportable(model)
+    model.read({"input_ids": ordinary_ids(model, longest, 0)[None]}, read)
+    return longest - max(unseen)
 
 
 def _memory(model: Model, n_bytes: int, n_tokens: int) -> int:
@@ -309,5 +341,5 @@ def _file(name: str, content: bytes, is_element: bool) -> LiveFile:
     }
 
 
-def _packed(text: str) -> bytes:
-    return gzip.compress(text.encode(), 9, mtime=0)
+def _gzip(content: bytes) -> bytes:
+    return gzip.compress(content, 9, mtime=0)

@@ -65,8 +65,7 @@ class CorefAccuracy(RatioMetric):
     candidates: Candidates = "mentions"
 
     def __post_init__(self) -> None:
-        if self.candidates not in get_args(Candidates):
-            raise UnknownName.of("candidates", self.candidates, get_args(Candidates))
+        UnknownName.check("candidates", self.candidates, get_args(Candidates))
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions, mentions, and mentions of all kinds."""

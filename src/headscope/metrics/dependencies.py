@@ -304,7 +304,6 @@ class _DepMetric(SumMetric):
         return {"direction": DIRECTIONS, "relation": (*axes.relations, ALL)}
 
     def axis_sizes(self, n_heads: int, axes: Axes) -> dict[str, int]:
-        """Return the lengths of the axes; relations without the entry for all."""
         own = {"relation": len(axes.relations), "offset_tried": len(OFFSETS)}
         return {**super().axis_sizes(n_heads, axes), **own}
 

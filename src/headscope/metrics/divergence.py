@@ -34,9 +34,8 @@ def compiled() -> Callable[..., np.ndarray] | None:
 
 
 def js_sums(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
-    """`head head`, float64: return the sum over queries of JS in nats, 0 on the diagonal.
-
-    `rows` (`head query key`) is the attention of one document without padding, not normalized.
+    """`head head`, float64: return the sum over queries of JS in nats, 0 on the diagonal. `rows`
+    (`head query key`) is the attention of one document without padding, not normalized.
     """
     return (compiled() or js_sums_blocked)(rows, is_causal=is_causal)
 

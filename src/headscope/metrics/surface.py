@@ -44,8 +44,7 @@ class SurfaceMetric(RatioMetric):
     weighting: Weighting = "token"
 
     def __post_init__(self) -> None:
-        if self.weighting not in get_args(Weighting):
-            raise UnknownName.of("weighting", self.weighting, get_args(Weighting))
+        UnknownName.check("weighting", self.weighting, get_args(Weighting))
 
     @property
     def averaged(self) -> str:

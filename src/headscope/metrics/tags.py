@@ -20,10 +20,7 @@ from headscope.metrics.core.regions import (
 
 
 class LabelShare(RatioMetric):
-    """Attention to or from the words of each label, over all attention.
-
-    Documents without such labels are left out.
-    """
+    """Attention to or from the words of each label, over all attention of documents with labels."""
 
     units = "share of attention"
     format = ".1%"

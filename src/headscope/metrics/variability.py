@@ -162,7 +162,6 @@ class Variability(MergedMetric):
         return ratio
 
     def _is_present(self, state: State, layer: int) -> np.ndarray:
-        """`document pair`: return whether the document has both positions."""
         queries, keys = self._pairs(state["values"].shape[-1] < self.first**2)
         return np.maximum(queries, keys) < state["size"][layer][:, None]
 

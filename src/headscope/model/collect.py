@@ -8,12 +8,13 @@ import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
+from torch.nn import functional
 from transformers.utils.generic import ModelOutput
 
 from headscope.attention import BLOCKS, Attention, BlockName, key_stack, query_stack
 from headscope.model.tap.recording import repeated
 from headscope.model.tap.sites import Site, Wiring
-from headscope.results.trace import DIMENSIONS, Block, attention_dataset
+from headscope.results.trace import DIMENSIONS, Block
 from headscope.text.tokens import Tokens
 
 MASKED_BELOW = -1e9
@@ -21,6 +22,7 @@ MASKED_BELOW = -1e9
 SCORE_REL_TOL = 1e-4
 """Maximum relative difference of a score from `scale · q·k`."""
 VECTORS = ("queries", "keys", "values", "outputs")
+TOP = ("top_keys", "top_weights", "rest")
 VISIBLE = ("layer", "query", "key")
 """Axes of the mask: true where a query may attend."""
 HIDDEN_STATES = {
@@ -42,6 +44,8 @@ class Collector:
         scores: keep the scores: always, never, or only if they are more than `scale · q·k`.
             Otherwise the mask is kept.
         layers: keep only these.
+        top: keep the strongest keys of each row, `top` of them, and the sum of the rest.
+        heads: with `top`, keep only these heads.
     """
 
     def __init__(
@@ -51,28 +55,42 @@ class Collector:
         vectors: bool,
         scores: bool | None = None,
         layers: Collection[int] | None = None,
+        top: int | None = None,
+        heads: Collection[int] | None = None,
     ) -> None:
         self._wiring = wiring
         self._kept_layers = layers
         self._names = [*VECTORS, "sink_logits"] if vectors else ["sink_logits"]
         self._has_vectors = vectors
         self._scores = scores
+        self._top, self._heads = top, heads
+        self._parts: list[dict[str, np.ndarray]] = []
+        """Blocks of rows of the layer that is being read."""
         self._layers: dict[BlockName, dict[int, dict[str, np.ndarray]]] = {}
+        self._lengths: dict[BlockName, tuple[int, int]] = {}
         self._ahead: set[BlockName] = set()
         """Blocks in which a query attended to a later key."""
 
     @property
     def needs_scores(self) -> bool:
         """True if the collector needs scores from the tap."""
-        return self._has_vectors or bool(self._scores)
+        return self._top is None and (self._has_vectors or bool(self._scores))
 
     def __call__(self, attention: Attention) -> None:
         """Keep one layer, if selected."""
         if self._kept_layers is not None and attention.layer not in self._kept_layers:
             return
-        if bool(attention.weights.triu(1).any()):  # a user's mask can do this in causal blocks
+        start = attention.rows.start if attention.rows else 0
+        # A user's mask can do this in causal blocks.
+        if bool(attention.weights.triu(1 + start).any()):
             self._ahead.add(attention.block)
-        kept = {"attention": to_numpy(_as_one("attention", attention.weights))}
+        weights = _as_one("attention", attention.weights)
+        if attention.is_last:
+            self._lengths[attention.block] = start + weights.shape[1], weights.shape[2]
+        if self._top is not None:
+            self._keep_top(attention, weights)
+            return
+        kept = {"attention": to_numpy(weights)}
         for name in self._names:
             tensor: Tensor | None = getattr(attention, name)
             if tensor is not None:
@@ -80,6 +98,34 @@ class Collector:
         if attention.scores is not None:
             kept |= self._kept_scores(attention, _as_one("scores", attention.scores))
         self._layers.setdefault(attention.block, {})[attention.layer] = kept
+
+    def _keep_top(self, attention: Attention, weights: Tensor) -> None:
+        """Keep the strongest keys of a layer, or of one block of its rows."""
+        assert self._top is not None
+        best = weights.float().topk(min(self._top, weights.shape[-1]), dim=-1)
+        missing = (0, self._top - best.values.shape[-1])
+        values = functional.pad(best.values, missing)
+        keys = functional.pad(best.indices, missing).masked_fill(values == 0, -1)
+        part = {
+            "top_keys": keys.to("cpu", torch.int32).numpy(),
+            "top_weights": to_numpy(values),
+            "rest": to_numpy((weights.float().sum(-1) - values.sum(-1)).clamp(min=0)),
+        }
+        if self._heads is not None:
+            others = [head for head in range(len(values)) if head not in self._heads]
+            part["top_keys"][others] = -1
+            part["top_weights"][others] = part["rest"][others] = np.nan
+        for name in self._names:
+            tensor: Tensor | None = getattr(attention, name)
+            if tensor is not None:
+                part[name] = to_numpy(_as_one(name, tensor))
+        self._parts.append(part)
+        if attention.is_last:
+            parts, self._parts = self._parts, []
+            kept = parts[-1]  # of a causal block, only the last rows have all keys and values
+            for name in kept.keys() - {"keys", "values"}:
+                kept[name] = np.concatenate([some[name] for some in parts], axis=1)
+            self._layers.setdefault(attention.block, {})[attention.layer] = kept
 
     def _kept_scores(self, attention: Attention, scores: Tensor) -> dict[str, np.ndarray]:
         """Return the mask alone if it and the vectors determine the scores, else the scores."""
@@ -107,8 +153,7 @@ class Collector:
 
     def lengths(self, block: BlockName) -> tuple[int, int]:
         """Return the numbers of queries and keys in a block."""
-        first = next(iter(self._layers[block].values()))["attention"]
-        return first.shape[1], first.shape[2]
+        return self._lengths[block]
 
     def blocks(self, stack_tokens: dict[str, Tokens]) -> dict[str, Block]:
         """Return the blocks of a trace."""
@@ -143,16 +188,16 @@ class Collector:
                     kept[name] = kept[name].repeat(site.n_heads // len(kept[name]), 0)
         if any("sink_logits" in kept for kept in by_layer):  # -inf for layers without a sink
             for kept in by_layer:
-                none = np.full(kept["attention"].shape[:2], -np.inf, np.float32)
-                kept.setdefault("sink_logits", none)
-        data = attention_dataset(_stack([kept["attention"] for kept in by_layer]), numbers)
-        for name in ("visible", "scores", *self._names):
+                rows = kept["attention"] if "attention" in kept else kept["rest"]
+                kept.setdefault("sink_logits", np.full(rows.shape[:2], -np.inf, np.float32))
+        n_heads = max(site.n_heads for site in chosen)
+        data = xr.Dataset(coords={"layer": np.asarray(numbers), "head": np.arange(n_heads)})
+        for name in ("attention", *TOP, "visible", "scores", *self._names):
             arrays = [kept[name] for kept in by_layer if name in kept]
             if len(arrays) == len(numbers):
                 data[name] = (DIMENSIONS.get(name, VISIBLE), _stack(arrays))
         scales = [np.nan if site.scale is None else site.scale for site in chosen]
         data["scale"] = ("layer", np.array(scales))
-        n_heads = data.sizes["head"]
         groups = np.arange(n_heads) * data.sizes.get("group", n_heads) // n_heads
         return data.assign_coords(group_of_head=("head", groups))
 
@@ -194,7 +239,9 @@ def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
     shape = tuple(max(sizes) for sizes in zip(*(a.shape for a in arrays), strict=True))
     if all(a.shape == shape for a in arrays):
         return np.stack(arrays)
-    stacked = np.full((len(arrays), *shape), np.nan, dtype=arrays[0].dtype)
+    dtype = arrays[0].dtype
+    missing = np.nan if np.issubdtype(dtype, np.floating) else -1
+    stacked = np.full((len(arrays), *shape), missing, dtype=dtype)
     for row, array in zip(stacked, arrays, strict=True):
         row[tuple(slice(n) for n in array.shape)] = array
     return stacked

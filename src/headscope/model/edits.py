@@ -24,10 +24,7 @@ VectorKind = Literal["query", "key", "value"]
 
 
 class Positions(NamedTuple):
-    """Positions of a call's first query and key in the whole sequence.
-
-    With a cache a call has one query, and a sliding window may have dropped the oldest keys.
-    """
+    """Positions of a call's first query and key in the sequence, which differ with a cache."""
 
     query_start: int
     key_start: int

@@ -113,7 +113,6 @@ class Encoded:
     inputs: dict[str, list[int]]
     """`input_ids`, and `token_type_ids` if the tokenizer has them."""
     n_cut: int
-    """Number of tokens cut."""
 
     def tensors(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Return the inputs as a batch of one, with an attention mask if the tokenizer uses one."""
@@ -186,10 +185,8 @@ def encode(
     truncate: bool = True,
     as_target: bool = False,
 ) -> Encoded:
-    """Tokenize one text or pair of a user, with errors and warnings.
-
-    A text over `max_length` tokens is cut with a warning, or an error unless `truncate`. See
-    `encode_texts` for the rest.
+    """Tokenize one text or pair of a user, with errors and warnings: see `encode_texts`. A text
+    over `max_length` tokens is cut with a warning, or an error unless `truncate`.
     """
     _check_text(text, "text")
     if pair is not None:
@@ -397,9 +394,8 @@ def encode_chat(
     max_length: int | None,
     processor: object | None = None,
 ) -> Encoded:
-    """Tokenize a chat by the template of the tokenizer, or else of the model's processor.
-
-    Raises InputError without a template, and for images or too many tokens: chats are not cut.
+    """Tokenize a chat by the template of the tokenizer, or else of the model's processor. Raises
+    InputError without a template, and for images or too many tokens: chats are not cut.
     """
     has_own = tokenizer.chat_template is not None
     writer = tokenizer if has_own else processor

@@ -131,9 +131,8 @@ def _n_parameters(module: nn.Module) -> int:
 
 
 def _objective(module: nn.Module, is_causal: bool) -> Objective | None:
-    """Return the objective of a model class; None without a head that predicts.
-
-    A class may have several objectives (BERT can be a decoder), so observed causality decides.
+    """Return the objective of a model class; None without a head that predicts. A class may have
+    several objectives (BERT can be a decoder), so observed causality decides.
     """
     if _is_for(module, *SEQ2SEQ_TASKS):
         return "seq2seq"

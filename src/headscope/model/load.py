@@ -410,7 +410,6 @@ def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
 
 
 def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | None:
-    """Return the model's tokenizer; None for models without text."""
     try:
         return AutoTokenizer.from_pretrained(location, **options)
     except Exception as error:  # tokenizers raises bare exceptions
@@ -420,7 +419,6 @@ def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | 
 
 
 def _processor(location: str, options: HubOptions) -> Processor | None:
-    """Return the model's processor of images and recordings, or None."""
     from transformers import AutoProcessor
 
     try:
@@ -452,11 +450,7 @@ def kept_parameters(model: Model) -> tuple[str, ...]:
 
 
 def randomized(model: Model, seed: int = 0) -> Model:
-    """Copy the model with random weights, except its embeddings.
-
-    The weights are initialized as transformers does for training from scratch. The state of
-    torch's random generator is restored.
-    """
+    """Copy the model with random weights, except its embeddings, as for training from scratch."""
     module = model.module
     with torch.random.fork_rng(devices=[]), quiet():
         torch.manual_seed(seed)

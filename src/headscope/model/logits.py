@@ -34,9 +34,12 @@ KINDS: dict[Objective, Predicted] = {
 
 
 def read_predictions(
-    model: Model, outputs: ModelOutput, stacks: Mapping[str, Tokens]
+    model: Model, outputs: ModelOutput, stacks: Mapping[str, Tokens], n_last: int | None = None
 ) -> Predictions | None:
-    """Return the top predictions for one input; None for a model without logits."""
+    """Return the top predictions for one input; None for a model without logits.
+
+    `n_last` is the number of logits that were computed, for the last tokens; None for all tokens.
+    """
     logits = getattr(outputs, "logits", None)
     objective = model.info.objective
     if objective is None or not isinstance(logits, Tensor) or logits.shape[0] != 1:
@@ -48,16 +51,16 @@ def read_predictions(
     if kind == "label":
         positions, shown = [WHOLE_TEXT], [""]
     else:
-        if len(rows) != len(tokens):  # images among the tokens, pooled sequences
+        if len(rows) != (n_last or len(tokens)):  # images among the tokens, pooled sequences
             return None
-        positions = list(range(len(tokens)))
+        positions = list(range(len(tokens) - len(rows), len(tokens)))
         if kind == "mask":
             if model.tokenizer is None:  # the mask token is unknown
                 return None
             mask = model.tokenizer.mask_token_id
             positions = [i for i in positions if tokens.ids[i] == mask]
         shown = [tokens.tokens[i] for i in positions]
-        rows = rows[positions]
+        rows = rows if n_last else rows[positions]
     n = min(N_ANSWERS, rows.shape[-1])
     parts: list[tuple[Tensor, Tensor, Tensor]] = [
         (rows.new_zeros((0, n), dtype=torch.long), rows.new_zeros((0, n)), rows.new_zeros((0, n)))

@@ -6,10 +6,11 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from headscope.arguments import whole_number
 from headscope.attention import BlockName
 from headscope.errors import InputError, MissingObjective, TapUnsupported, UnknownName
 from headscope.model.edits import Edit, check_edit
@@ -101,6 +102,9 @@ class Model(TappedModule):
         vectors: bool = ...,
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
+        keep: Literal["all", "top"] = ...,
+        top: int = ...,
+        heads: Sequence[int] | None = ...,
         norms: bool = ...,
         effects: bool = ...,
         truncate: bool = ...,
@@ -117,6 +121,9 @@ class Model(TappedModule):
         vectors: bool = ...,
         scores: bool | None = ...,
         layers: Sequence[int] | None = ...,
+        keep: Literal["all", "top"] = ...,
+        top: int = ...,
+        heads: Sequence[int] | None = ...,
         norms: bool = ...,
         effects: bool = ...,
         truncate: bool = ...,
@@ -134,6 +141,9 @@ class Model(TappedModule):
         vectors: bool = True,
         scores: bool | None = None,
         layers: Sequence[int] | None = None,
+        keep: Literal["all", "top"] = "all",
+        top: int = 32,
+        heads: Sequence[int] | None = None,
         norms: bool = False,
         effects: bool = False,
         truncate: bool = True,
@@ -156,6 +166,10 @@ class Model(TappedModule):
             scores: also keep the scores before the softmax. Default: only if they are more than
                 `scale · q·k` (position biases, caps).
             layers: keep only these; attention grows with the square of the length.
+            keep: `top` keeps the `top` strongest keys of each row and the sum of the rest, for
+                long texts: `trace.top` instead of `trace.attention`.
+            top: kept keys of each row.
+            heads: with `keep="top"`, keep only these heads of each layer.
             norms: also keep the norm of each projected value, for `trace.norm_weighted()` and
                 `trace.measure(over="norm")`.
             effects: also ablate each head alone and keep the predictions (`trace.effects`): the
@@ -166,7 +180,12 @@ class Model(TappedModule):
         if unknown:
             known = inspect.signature(self.trace).parameters
             raise UnknownName.of("option of trace", next(iter(unknown)), list(known)[:-1])
-        options = TraceOptions(vectors, scores, layers, norms, effects, generate, truncate)
+        if keep not in ("all", "top"):
+            raise UnknownName.of("value of keep", keep, ("all", "top"))
+        n_top = whole_number("top", top) if keep == "top" else None
+        options = TraceOptions(
+            vectors, scores, layers, norms, effects, generate, truncate, n_top, heads
+        )
         has_media = image is not None or audio is not None
         if isinstance(text, Mapping):
             if pair is not None or target is not None or has_media or options.generate:

@@ -94,7 +94,6 @@ def check_loss_target(model: Model, target: str | int | None, scalar: str | None
 
 
 def _check_exclusive(model: Model) -> None:
-    """Raise MissingObjective unless exactly one label is right."""
     config = model.module.config
     if len(label_names(config)) < 2 or config.problem_type == "multi_label_classification":
         prediction = config.problem_type or "a single score"
@@ -145,14 +144,8 @@ MASKED_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossInputs:
-    """Inputs and labels of a loss.
-
-    Attributes:
-        inputs: inputs of one row.
-        labels: `1 position`, -100 without a prediction; aligned with the logits.
-        predicted: positions of the predicted tokens in the predicting stack.
-        stack_tokens: tokens of the inputs by stack.
-        scalar: a user's function of the output, instead of the cross-entropy of `labels`.
+    """Inputs of one row and labels of a loss (`1 position`, -100 without a prediction). `predicted`
+    are positions in the predicting stack; `scalar` replaces the cross-entropy.
     """
 
     inputs: Mapping[str, Tensor]

@@ -30,11 +30,8 @@ MAX_CHANNELS = 8
 MAX_PIXELS = 100_000_000
 """Maximum pixels of an image, by its header: 100 megapixels are 300 MB as RGB."""
 MAX_SECONDS = 1800
-"""Maximum length of a recording."""
 MAX_RATE = 768_000
-"""Maximum samples a second of a recording."""
 MAX_CHUNKS = 1000
-"""Maximum chunks of a WAV file before its samples."""
 SOUND = "a recording: the name of a WAV file, samples, or (samples, rate)"
 
 
@@ -156,7 +153,6 @@ def read_sound(audio: object, rate: int) -> np.ndarray:
 
 
 def _check_length(n_samples: int, rate: int) -> None:
-    """Raise InputError if a recording is too long, or its rate too high."""
     if rate > MAX_RATE:
         raise InputError(
             f"The recording has {rate:,} samples a second; at most {MAX_RATE:,} are read. Check "
@@ -212,7 +208,6 @@ def _file(name: str | os.PathLike[str], content: str) -> Path:
 
 
 def _array(values: object, expected: str) -> np.ndarray:
-    """Convert numbers to an array, also from a torch tensor."""
     for name in ("detach", "cpu"):
         values = getattr(values, name, lambda values=values: values)()
     try:

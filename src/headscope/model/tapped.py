@@ -169,17 +169,19 @@ class TappedModule:
         *,
         scores: bool = False,
         layers: frozenset[int] | None = None,
+        rows: int | None = None,
         **options: object,
     ) -> ModelOutput:
         """Run one forward pass without gradients; `reader` gets each layer's attention in turn.
 
-        `layers` are the only ones to read; others run in torch's fused attention.
+        `layers` are the only ones to read; others run in torch's fused attention. With `rows`,
+        the reader gets blocks of that size.
         """
         moved = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
             moved = uncached(self.module) | moved
         attachment = Attachment(
-            reader=reader, wants_scores=scores, returns_weights=False, layers=layers
+            reader=reader, wants_scores=scores, returns_weights=False, layers=layers, rows=rows
         )
         with torch.inference_mode(), self.attached(attachment, moved):
             outputs: ModelOutput = self.module(**moved | options)
@@ -218,11 +220,7 @@ class TappedModule:
         moved = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
             moved = uncached(self.module) | moved
-        with (
-            contextlib.suppress(AllRead),
-            torch.inference_mode(),
-            self.attached(attachment, moved),
-        ):
+        with contextlib.suppress(AllRead), torch.inference_mode(), self.attached(attachment, moved):
             self.module(**(uncached(self.module) if stops == "uncached" else {}) | moved)
 
     def to_device(self, inputs: Mapping[str, object]) -> dict[str, object]:

@@ -129,7 +129,6 @@ def find_patches(
     noise = noise.to(pixels)
 
     def changed(mask: Tensor) -> np.ndarray:
-        """Return which tokens change with the pixels of a mask."""
         other = keys(pixels + noise * mask)
         assert other is not None
         size = original.abs().amax(-1)

@@ -55,6 +55,9 @@ class TraceOptions:
     effects: bool = False
     generate: int = 0
     truncate: bool = True
+    top: int | None = None
+    """Kept keys of each row; None for all."""
+    heads: Sequence[int] | None = None
 
 
 @final
@@ -92,6 +95,10 @@ IDS_OF_STACK = {
     "decoder": "decoder_input_ids",
 }
 """Stack → name of the input with its token ids."""
+TOP_ROWS = 128
+"""Query rows of a block, of a trace that keeps the strongest keys."""
+LOGITS_KEPT = 64
+"""Last positions with predictions, of a longer trace that keeps the strongest keys."""
 LONG = 1024
 """Tokens from which a trace of some layers runs the others in torch's fused attention."""
 GREEDY: dict[str, object] = {
@@ -307,16 +314,25 @@ def run_trace(
             f"layers={options.layers!r}: {model.name} has attention in layers {min(available)} to "
             f"{max(available)}. Name at least one of them."
         )
+    _check_top(wiring, options, layers)
     is_plain = all(site.is_dot_product for site in wiring.sites)
-    _check_size(
-        wiring, stacks, layers, scores=vectors and not is_plain if scores is None else scores
+    keeps_scores = vectors and not is_plain if scores is None else scores
+    _check_size(wiring, stacks, layers, options, scores=keeps_scores)
+    top, heads = options.top, options.heads
+    collector = Collector(
+        wiring, vectors=vectors, scores=scores, layers=layers, top=top, heads=heads
     )
-    collector = Collector(wiring, vectors=vectors, scores=scores, layers=layers)
-    more = {"output_hidden_states": True} if vectors else {}
+    more: dict[str, object] = {"output_hidden_states": True} if vectors else {}
     n_tokens = max((len(tokens) for tokens in stacks.values()), default=0)
+    n_last = None
+    is_long = top is not None and n_tokens > LOGITS_KEPT and model.info.objective == "causal"
+    if is_long and takes(model.module, "logits_to_keep"):  # 200 kB a token with 50,000 words
+        n_last = more["logits_to_keep"] = LOGITS_KEPT
     # Short traces run every layer in the family's own function, for its own bits.
     only = frozenset(layers) if n_tokens > LONG and layers != available else None
-    outputs = model.run(inputs, once(collector), scores=collector.needs_scores, layers=only, **more)
+    rows = TOP_ROWS if top is not None and wiring.has_rows else None
+    read = once(collector)
+    outputs = model.run(inputs, read, scores=collector.needs_scores, layers=only, rows=rows, **more)
     stacks = _numbered(model, collector, inputs) | stacks
     about = {
         "model": model.name,
@@ -333,7 +349,7 @@ def run_trace(
 
         blocks = {name: add_lengths(model, block) for name, block in blocks.items()}
     hidden = hidden_states(outputs) if vectors else {}
-    predictions = read_predictions(model, outputs, stacks)
+    predictions = read_predictions(model, outputs, stacks, n_last)
     origin = Origin(model, dict(inputs), stacks, options, model.edits)
     trace = Trace(blocks, stacks, hidden, about, predictions, origin=origin)
     return trace.with_effects() if options.effects else trace
@@ -352,34 +368,58 @@ LARGE = 4e9
 """Bytes from which on a trace says beforehand what it keeps."""
 
 
+def _check_top(wiring: Wiring, options: TraceOptions, layers: set[int]) -> None:
+    """Raise InputError for options that do not go with the strongest keys."""
+    if options.top is None:
+        if options.heads is not None:
+            raise InputError("heads= needs keep='top'. Whole matrices are kept by layer: layers=.")
+        return
+    if options.norms or options.scores:
+        raise InputError("keep='top' keeps no scores and no norms: they need whole rows.")
+    n_heads = max(site.n_heads for site in wiring.sites if site.layer in layers)
+    if options.heads is not None and not set(options.heads) <= set(range(n_heads)):
+        raise InputError(f"heads={list(options.heads)}: heads go from 0 to {n_heads - 1}.")
+
+
 def _check_size(
-    wiring: Wiring, stacks: Mapping[str, Tokens], layers: set[int], *, scores: bool
+    wiring: Wiring,
+    stacks: Mapping[str, Tokens],
+    layers: set[int],
+    options: TraceOptions,
+    *,
+    scores: bool,
 ) -> None:
     """Raise InputError for a trace that would not fit in memory."""
     if not stacks:
         return
-    weights = 0
+    weights = largest = 0
     for site in wiring.sites:
         queries, keys = (
             stacks.get(stack_of(site.block, stacks)) for stack_of in (query_stack, key_stack)
         )
         if site.layer in layers and queries is not None and keys is not None:
-            weights += site.n_heads * len(queries) * len(keys)
+            n_keys = len(keys) if options.top is None else 2 * options.top
+            weights += site.n_heads * len(queries) * n_keys
+            largest = max(largest, site.n_heads * len(queries) * len(keys))
     # Four bytes a weight; kept by layer and then stacked, so briefly twice.
-    needed = weights * 4 * (2 if scores else 1) * 2
+    needed = weights * 4 * (2 if scores and options.top is None else 1) * 2
+    if options.top is not None and not wiring.has_rows:  # the model computes whole layers
+        needed += largest * 4 * 2
     free = _free_memory()
     n = max(len(tokens) for tokens in stacks.values())
     if needed > LARGE:
         n_heads = sum(site.n_heads for site in wiring.sites if site.layer in layers)
         warn(
             f"{n:,} tokens × {n_heads} heads: {needed / 2 / 1e9:.1f} GB of attention are kept. "
-            "Keep fewer layers (layers=[…]), or measure the text as a corpus, which keeps sums."
+            "Keep fewer layers (layers=[…]) or the strongest keys (keep='top'), or measure the "
+            "text as a corpus, which keeps sums."
         )
     if free is not None and needed > free:
         raise InputError(
             f"A trace of {n:,} tokens in {len(layers)} layers would take "
             f"{needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. Shorten the text, "
-            "keep fewer layers (layers=[…]), or measure it as a corpus, which keeps sums only."
+            "keep fewer layers (layers=[…]) or the strongest keys (keep='top'), or measure it as "
+            "a corpus, which keeps sums only."
         )
 
 

@@ -31,7 +31,6 @@ from headscope.model.packaged.pinned import PACKAGED
 from headscope.model.private_api import find_cached_file
 
 HUB_TIMEOUT = 5.0
-"""Seconds before the model hub counts as unreachable."""
 
 
 class HubOptions(TypedDict, total=False):
@@ -43,13 +42,8 @@ class HubOptions(TypedDict, total=False):
 
 
 def reach_hub(name: str, revision: str | None) -> bool:
-    """Query the hub for a model; return False if only the local hub cache has it.
-
-    transformers itself would retry for half a minute.
-
-    Raises:
-        HubUnreachable: the hub does not answer, and its cache on this machine lacks the model.
-        ModelNotFound: the hub does not have the model, or restricts access.
+    """Query the hub for a model; return False if only the local hub cache has it. transformers
+    itself would retry for half a minute.
     """
     try:
         cached = try_to_load_from_cache(name, "config.json", revision=revision)
@@ -163,7 +157,6 @@ def _file(location: str, name: str, options: HubOptions) -> Path | None:
 
 
 def _parts(location: str, path: Path, options: HubOptions) -> list[Path]:
-    """Return the weight file, or all files that an index names."""
     if path.suffix != ".json":
         return [path]
     try:

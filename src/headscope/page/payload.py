@@ -32,6 +32,7 @@ from headscope.page.payload_types import (
     StoryStep,
     TokensPart,
     TracePart,
+    WiresPart,
 )
 from headscope.page.selection import (
     deciding_look,
@@ -45,6 +46,7 @@ from headscope.results.effect_data import HeadEffects
 from headscope.results.media import Media
 from headscope.results.predictions import WHOLE_TEXT, Predictions
 from headscope.results.trace import Trace
+from headscope.results.wires import Wires
 from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
 
 LONGEST_SIDE = 640
@@ -169,6 +171,7 @@ class Contents:
     neurons: bool | Sequence[int] | None = None
     evidence: Evidence | None = None
     report: str | None = None
+    wires: Wires | Mapping[str, object] | None = None
     place: PageHost = "file"
 
 
@@ -231,7 +234,20 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
         header["tour"] = {"reader": reader, "decider": decider}
     if exercise:
         header["exercise"] = exercise
+    if contents.wires is not None:
+        header["wires"] = wires_part(contents.wires)
     return Payload(dict(header), buffers.packed)
+
+
+def wires_part(wires: Wires | Mapping[str, object]) -> WiresPart:
+    """Wires of a page; raise InputError for anything else."""
+    part = wires.to_page() if isinstance(wires, Wires) else wires
+    if not isinstance(part, Mapping) or not WiresPart.__required_keys__ <= part.keys():
+        raise InputError(
+            f"wires should be what headscope.wires returns, or its to_page(curve=…), not "
+            f"{type(wires).__name__}."
+        )
+    return cast("WiresPart", {name: part[name] for name in WiresPart.__annotations__})
 
 
 def _question(
@@ -319,9 +335,7 @@ def live_command(trace: Trace, other: Trace | None = None) -> str:
 
 
 def _shown(
-    traces: Sequence[Trace],
-    examples: Sequence[Sequence[int]],
-    step: Mapping[str, object] | str,
+    traces: Sequence[Trace], examples: Sequence[Sequence[int]], step: Mapping[str, object] | str
 ) -> list[Trace]:
     """The traces that a selection is about: of its example, the first by default."""
     parts = read_fragment(step) if isinstance(step, str) else step

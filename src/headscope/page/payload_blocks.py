@@ -98,7 +98,7 @@ def _is_weighted_sum(data: xr.Dataset, groups: np.ndarray) -> bool:
 
     True of most families; not of those with gates.
     """
-    if "values" not in data:
+    if "values" not in data or "attention" not in data:
         return False
     outputs = data["outputs"].transpose("head", "query", "value_neuron").values
     values = data["values"].transpose("group", "key", "value_neuron").values[groups]
@@ -127,6 +127,8 @@ def block_part(
 
     `roles` are those over a corpus, beside the roles in this text.
     """
+    if block.n_top is not None:
+        return _top_part(block, stacks, layers, roles, buffers)
     array = block.attention.transpose("layer", "head", "query", "key")
     weights = np.asarray(array.values)
     present = np.ones(weights.shape[:2], dtype=bool)
@@ -148,31 +150,75 @@ def block_part(
         thumbs.append(cell_maxima(coarse, THUMB_SIDE))  # 255, missing, is the largest of all
     thumb = np.stack(thumbs)
     entropies = row_entropies(known)
-    vectors = [
-        layer_vectors(block, int(layer), buffers)
-        for layer in array["layer"].values
-        if int(layer) in layers and "queries" in block.data and "keys" in block.data
-    ]
+    part = _block_part(block, stacks, layers, buffers, present, coarse_planes, thumb)
+    part["fine"] = fine_planes
+    part["statistics"] = head_statistics(block, known, entropies)
+    part["roles"] = roles_part(name_roles(block, entropies), roles)
+    return part
+
+
+def _top_part(
+    block: Block,
+    stacks: Container[str],
+    layers: Container[int],
+    roles: xr.Dataset | None,
+    buffers: Buffers,
+) -> BlockPart:
+    """A block of the strongest keys: other weights are 0, and their sum is told by row.
+
+    It has no statistics and no roles of this text, which need whole rows.
+    """
+    sizes = block.sizes
+    rest = block.data["rest"].transpose(*DIMENSIONS["rest"]).values
+    coarse_planes, thumbs = [], []
+    for row in range(sizes["layer"]):
+        # One head at a time: whole layers of a long text would need gigabytes.
+        heads = [encode(block.head_weights(row, h), fine=False)[0] for h in range(sizes["head"])]
+        coarse_planes.append(buffers.add(np.stack(heads)))
+        thumbs.append(np.stack([cell_maxima(codes, THUMB_SIDE) for codes in heads]))
+    present = ~np.isnan(rest).all(-1)
+    part = _block_part(block, stacks, layers, buffers, present, coarse_planes, np.stack(thumbs))
+    unnamed: RolePart = {"role": None, "share": None, "queries": 0}
+    table = [[unnamed] * sizes["head"]] * sizes["layer"] if roles is None else _role_table(roles)
+    part["roles"] = {"source": "text" if roles is None else "corpus", "heads": table}
+    part["top"] = int(block.data.sizes["rank"])
+    part["rest"] = buffers.add(encode(rest, fine=False)[0])
+    return part
+
+
+def _block_part(
+    block: Block,
+    stacks: Container[str],
+    layers: Container[int],
+    buffers: Buffers,
+    present: np.ndarray,
+    coarse_planes: list[int],
+    thumb: np.ndarray,
+) -> BlockPart:
+    """The fields that all blocks have; statistics and roles are empty."""
+    numbers = [int(layer) for layer in block.data["layer"].values]
+    has_vectors = "queries" in block.data and "keys" in block.data
+    vectors = [layer_vectors(block, n, buffers) for n in numbers if n in layers and has_vectors]
     groups = None  # by layer, the group of keys and values of each head that shares one
     if "group_of_head" in block.data.coords:
         of_heads = [int(group) for group in block.data["group_of_head"].values]
-        groups = [of_heads] * len(weights) if len(set(of_heads)) < len(of_heads) else None
+        groups = [of_heads] * len(numbers) if len(set(of_heads)) < len(of_heads) else None
     return {
         "name": block.name,
         "queries": query_stack(block.name, stacks),
         "keys": key_stack(block.name, stacks),
         "causal": bool(block.is_causal),
-        "layers": [int(layer) for layer in array["layer"].values],
-        "heads": int(weights.shape[1]),
+        "layers": numbers,
+        "heads": block.sizes["head"],
         "present": present.astype(int).tolist(),
-        "shape": list(weights.shape),
+        "shape": list(block.sizes.values()),
         "coarse": coarse_planes,
-        "fine": fine_planes,
+        "fine": None,
         "thumb": buffers.add(thumb),
         "thumb_shape": list(thumb.shape),
         "groups": groups,
-        "statistics": head_statistics(block, known, entropies),
-        "roles": roles_part(name_roles(block, entropies), roles),
+        "statistics": {},
+        "roles": {"source": "text", "heads": []},
         "vectors": vectors,
     }
 
@@ -216,5 +262,5 @@ def _check_weights(
         layer, head, query, key = (int(i) for i in np.argwhere(missing)[0])
         warn(
             f"{int(missing.sum())} weights of block {block.name!r} are NaN, the first at layer "
-            f"{layer}, head {head}, query {query}, key {key}: they are shown as missing.",
+            f"{layer}, head {head}, query {query}, key {key}: they are shown as missing."
         )

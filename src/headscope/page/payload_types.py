@@ -98,6 +98,10 @@ class BlockPart(TypedDict):
     roles: RolesPart
     statistics: dict[str, list[list[float | None]]]
     vectors: list[VectorsPart]
+    top: NotRequired[int]
+    """Kept keys of each row; missing if all are kept."""
+    rest: NotRequired[int]
+    """Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept."""
 
 
 class Answer(TypedDict):
@@ -266,6 +270,60 @@ class ExercisePart(TypedDict):
     heads: list[str]
 
 
+class WirePart(TypedDict):
+    """One exact wire; see `headscope.results.wires.Wire`. Heads are −1 where there is none."""
+
+    source: str
+    reader: str
+    by: Literal["q", "k", "v", "mlp", "logits"]
+    source_layer: int
+    source_head: int
+    layer: int
+    reader_heads: list[int]
+    share: float
+    low: float | None
+    high: float | None
+    stability: float | None
+    p: float | None
+    at: int
+    """Position where the wire is read; −1 if it was not measured."""
+    part: float | None
+    by_head: dict[str, float]
+    values: list[float]
+    """Share in each pair; their mean is `share`."""
+
+
+class CurvePart(TypedDict):
+    """Faithfulness of circuits with a share k of all wires, on held-out pairs."""
+
+    k: list[float]
+    faithfulness: list[float | None]
+    cpr: float
+    cmd: float
+    pairs: int
+
+
+class WiresPart(TypedDict):
+    """The largest wires of a task, drawn over its first pair."""
+
+    model: str
+    task: str
+    holds: str
+    tokens: list[list[str]]
+    changed: list[int]
+    """Positions whose tokens differ."""
+    answers: list[str]
+    """Target and foil."""
+    position: int
+    total: int
+    exact: int
+    pairs: list[list[str]]
+    templates: list[int]
+    """Template of each pair."""
+    wires: list[WirePart]
+    curve: CurvePart | None
+
+
 class Example(TypedDict):
     """One trace, or two to compare."""
 
@@ -363,6 +421,7 @@ class Header(TypedDict):
     story: list[StoryStep]
     tour: NotRequired[TourPart]
     exercise: NotRequired[list[ExercisePart]]
+    wires: NotRequired[WiresPart]
     examples: list[Example]
     command: str
     evidence: EvidencePart | None

@@ -12,7 +12,7 @@ import numpy as np
 
 from headscope.errors import HeadscopeError, InputError, UnknownName
 from headscope.page.codec import Buffers
-from headscope.page.payload import effects_part, trace_part
+from headscope.page.payload import effects_part, trace_part, wires_part
 from headscope.page.payload_blocks import layer_vectors
 from headscope.results.trace import NEEDS_MODEL, Block, Trace
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Reply = tuple[dict[str, object], list[bytes]]
 """A JSON object, and the buffers it names by number."""
 Request = Mapping[str, object]
-KINDS = ("row", "neurons", "edit", "effects", "score")
+KINDS = ("row", "neurons", "edit", "effects", "score", "wires")
 """All that a page may ask."""
 
 
@@ -54,10 +54,10 @@ class Replies:
         """One row of attention, in little-endian float32."""
         block = self.block(request)
         row = self.layer(block, request)
-        head = whole(request, "head", block.attention.sizes["head"])
-        query = whole(request, "query", block.attention.sizes["query"])
-        weights = block.attention.transpose("layer", "head", "query", "key")[row, head, query]
-        return {"found": True}, [np.ascontiguousarray(weights.values, dtype="<f4").tobytes()]
+        head = whole(request, "head", block.sizes["head"])
+        query = whole(request, "query", block.sizes["query"])
+        weights = block.head_weights(row, head, slice(query, query + 1))
+        return {"found": True}, [np.ascontiguousarray(weights, dtype="<f4").tobytes()]
 
     def neurons(self, request: Request) -> Reply:
         """The queries, keys and values of a layer."""
@@ -69,7 +69,7 @@ class Replies:
                 "attention, or of a family whose vectors the tap does not see."
             )
         buffers = Buffers()
-        layer = int(block.attention["layer"].values[row])
+        layer = int(block.data["layer"].values[row])
         return {"part": layer_vectors(block, layer, buffers)}, buffers.packed
 
     def trace(self, request: Request) -> Trace:
@@ -82,7 +82,7 @@ class Replies:
 
     def layer(self, block: Block, request: Request) -> int:
         """The row of the layer that a request names."""
-        layers = [int(number) for number in block.attention["layer"].values]
+        layers = [int(number) for number in block.data["layer"].values]
         layer = whole(request, "layer", max(layers) + 1)
         if layer not in layers:
             raise InputError(f"There is no layer {layer} in this trace.")
@@ -106,6 +106,8 @@ def whole(request: Request, name: str, count: int) -> int:
 
 
 MAX_EDITS = 64
+N_EXACT = 40
+"""Exact wires of one pair that an open page asks for."""
 MAX_PARTS = 12
 LARGEST_FACTOR = 1e6
 MAX_NEURONS = 1 << 16
@@ -151,6 +153,20 @@ class LiveReplies(Replies):
         part = effects_part(self.traces[number].effects, other, buffers)
         return {"effects": part}, buffers.packed
 
+    def wires(
+        self, request: Request, advance: Callable[[int, int], None] = lambda done, total: None
+    ) -> Reply:
+        """Measure the wires behind the difference of the two texts that the page compares."""
+        from headscope.causal.wires import wires
+
+        texts = [trace.text.texts for trace in self.traces]
+        if len(texts) != 2 or any(len(text) != 1 for text in texts):
+            raise InputError("Wires need a contrast: compare two texts that differ in a word.")
+        model = self.traces[0].require_origin("wires").model
+        pair = [(texts[0][0], texts[1][0])]
+        found = wires(model, pair, exact=N_EXACT, progress=False, on_step=advance)
+        return {"wires": wires_part(found)}, []
+
     def score(self, request: Request) -> Reply:
         """Explain one score as a sum over the terms of the residual stream."""
         from headscope.causal.explain_score import explain_position
@@ -159,8 +175,8 @@ class LiveReplies(Replies):
         block = self.block(request)
         if block is not trace.main:
             raise InputError("Scores are explained in the main attention of a model only.")
-        layer = int(block.attention["layer"].values[self.layer(block, request)])
-        head = whole(request, "head", block.attention.sizes["head"])
+        layer = int(block.data["layer"].values[self.layer(block, request)])
+        head = whole(request, "head", block.sizes["head"])
         query, key = (whole(request, name, len(trace.tokens)) for name in ("query", "key"))
         origin = trace.require_origin("score")
         tokens, inputs = trace.stack_tokens, origin.inputs
@@ -206,8 +222,8 @@ def read_edit(wanted: object, trace: Trace) -> Edit:
     if kind not in EDITS:
         raise UnknownName.of("kind of edit", kind, EDITS)
     block = block_of(trace, edit)
-    sizes = block.attention.sizes
-    layer = whole(edit, "layer", max(int(n) for n in block.attention["layer"].values) + 1)
+    sizes = block.sizes
+    layer = whole(edit, "layer", max(int(n) for n in block.data["layer"].values) + 1)
     head = whole(edit, "head", sizes["head"])
     name = None if block is trace.main else block.name
     if kind == "off":

@@ -27,6 +27,7 @@ from headscope.page.payload_types import PageHost
 from headscope.page.selection import make_step
 from headscope.results.result import Result
 from headscope.results.trace import Trace
+from headscope.results.wires import Wires
 
 
 def preview_tags(title: str, sentence: str, picture: bytes) -> str:
@@ -197,6 +198,7 @@ def save_page(
     exercise: Sequence[Question] = (),
     evidence: Result | Iterable[Result] | None = None,
     report: str | None = None,
+    wires: Wires | Mapping[str, object] | None = None,
     effects: bool = False,
     neurons: bool | Sequence[int] | None = None,
 ) -> None:
@@ -223,6 +225,8 @@ def save_page(
         evidence: what a corpus run measured of the model, for names and cards of its heads.
         report: the address of a report on the model, relative to the page, which the cards of its
             heads link to.
+        wires: wires between the model's heads for the tab *Wires*: what `headscope.wires`
+            returns, or `wires.to_page(curve=wires.curve())`.
         effects: store what each head does to the prediction (see `Model.trace`), for traces that
             do not have it yet.
         neurons: whether queries, keys and values go along, or the layers whose do; by default
@@ -230,7 +234,7 @@ def save_page(
     """
     payload, listed = page_payload(
         traces, titles=titles, selection=selection, story=story, exercise=exercise,
-        evidence=evidence, report=report, effects=effects, neurons=neurons,
+        evidence=evidence, report=report, wires=wires, effects=effects, neurons=neurons,
     )  # fmt: skip
     write_page(path, page_of(payload, listed[0]))
 
@@ -246,6 +250,7 @@ def page_payload(
     report: str | None,
     effects: bool,
     neurons: bool | Sequence[int] | None,
+    wires: Wires | Mapping[str, object] | None = None,
     place: PageHost = "file",
 ) -> tuple[Payload, list[Trace]]:
     """Return the payload of a page and its traces in order. See `save_page`."""
@@ -262,6 +267,7 @@ def page_payload(
         neurons=neurons,
         evidence=None if evidence is None else make_evidence(evidence, listed[0]),
         report=report,
+        wires=wires,
         place=place,
     )
     return make_payload(listed, contents), listed
@@ -274,12 +280,16 @@ def page_of(payload: Payload, trace: Trace, elements: Mapping[str, bytes] | None
     """
     text = str(payload.header["traces"][0]["title"])
     short = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1].rstrip() + "…"
-    n_layers, n_heads = trace.attention.shape[:2]
+    n_layers, n_heads = trace.main.sizes["layer"], trace.n_heads
     said = f"What {n_layers} × {n_heads} attention heads of {payload.header['traces'][0]['model']} "
     title = f"{short} · headscope"
     preview = preview_tags(title, said + f"do with “{text[:200]}”", sheet_of(trace))
-    script = "page.js" if elements is None else "live_page.js"
-    return make_page(payload, title=title, preview=preview, script=script, elements=elements)
+    if elements is None:
+        return make_page(payload, title=title, preview=preview)
+    return make_page(
+        payload, title=title, preview=preview, script="live_page.js", style=APP_STYLE,
+        elements=elements,
+    )  # fmt: skip
 
 
 def need_trace(given: object) -> Trace:
@@ -319,13 +329,12 @@ INK = np.array([12, 44, 77], dtype=np.float32)
 
 def sheet_of(trace: Trace) -> bytes:
     """A PNG picture with one heat map per head of the main block, layers down, heads across."""
-    weights = trace.attention.transpose("layer", "head", "query", "key").values
-    n_layers, n_heads = weights.shape[:2]
+    n_layers, n_heads = trace.main.sizes["layer"], trace.n_heads
     pitch = CELL + GAP
     sheet = np.full((n_layers * pitch, n_heads * pitch, 3), 255, dtype=np.uint8)
     for layer in range(n_layers):
         for head in range(n_heads):
-            pooled = cell_maxima(np.nan_to_num(weights[layer, head]), CELL)
+            pooled = cell_maxima(np.nan_to_num(trace.main.head_weights(layer, head)), CELL)
             down, across = (np.arange(CELL) * n // CELL for n in pooled.shape)
             share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
             top, left = layer * pitch, head * pitch
@@ -336,7 +345,7 @@ def sheet_of(trace: Trace) -> bytes:
 
 def picture_of(trace: Trace, *, css_class: str = "") -> str:
     """The picture as an HTML figure."""
-    n_layers, n_heads = trace.attention.sizes["layer"], trace.attention.sizes["head"]
+    n_layers, n_heads = trace.main.sizes["layer"], trace.n_heads
     pitch = CELL + GAP
     data = base64.b64encode(sheet_of(trace)).decode("ascii")
     model = html.escape(str(trace.provenance.get("model", "")))

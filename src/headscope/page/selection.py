@@ -41,10 +41,15 @@ def first_look(block: Block, layer: int | None = None, head: int | None = None) 
 
     Only heads of this layer, or of this number, where they are given.
     """
+    if block.n_top is not None:  # roles need whole rows
+        layer = _layer(block, 0) if layer is None else layer
+        present = ~np.isnan(block.data["rest"].sel(layer=layer).values).all(-1)
+        head = int(present.argmax()) if head is None else head
+        return Look(layer, head, block.sizes["query"] - 1)
     shares_of_roles = role_shares(block)
     allowed: np.ndarray = known_weights(block).sum((2, 3)) > 0
     if layer is not None:
-        allowed &= (block.attention["layer"].values == layer)[:, None]
+        allowed &= (block.data["layer"].values == layer)[:, None]
     if head is not None:
         allowed &= (np.arange(allowed.shape[1]) == head)[None]
     if not allowed.any():  # every one of them is switched off
@@ -72,7 +77,7 @@ def deciding_look(trace: Trace) -> Look | None:
     a foil. None if effects were not measured there.
     """
     block, effects = trace.main, trace.effects
-    last = block.attention.sizes["query"] - 1
+    last = block.sizes["query"] - 1
     is_measured = effects is not None and effects.kind == "prediction" and effects.position == last
     if effects is None or not is_measured or not is_writer(trace):
         return None
@@ -91,8 +96,11 @@ def reading_look(trace: Trace) -> Look | None:
     """
     if trace.predictions is None or not is_writer(trace):
         return None
-    block, last = trace.main, trace.main.attention.sizes["query"] - 1
-    rows = known_weights(block)[:, :, last].copy()
+    block, last = trace.main, trace.main.sizes["query"] - 1
+    n_layers, n_heads, here = block.sizes["layer"], block.sizes["head"], slice(last, last + 1)
+    rows = np.nan_to_num(
+        [[block.head_weights(i, j, here)[0] for j in range(n_heads)] for i in range(n_layers)]
+    )
     rows[..., np.asarray(block.key_tokens.special, dtype=bool)] = 0
     rows[..., [0, *range(max(0, last - 1), last + 1)]] = 0
     answer = trace.predictions.top(last)[0][0].strip()
@@ -112,7 +120,7 @@ def _largest(block: Block, sizes: np.ndarray, query: int) -> Look | None:
 def is_writer(trace: Trace) -> bool:
     """Return True if the trace has a prediction of the word after its last one."""
     given = trace.predictions
-    last = trace.main.attention.sizes["query"] - 1
+    last = trace.main.sizes["query"] - 1
     return given is not None and given.kind == "next" and last in given.positions
 
 
@@ -140,6 +148,8 @@ def widest_difference(one: Block, other: Block, query: int | None = None) -> Loo
     are compared. Special tokens are considered only where no other token differs. None where the
     two traces have different shapes, or do not differ.
     """
+    if one.n_top is not None or other.n_top is not None:
+        return None
     first, second = known_weights(one), known_weights(other)
     if first.shape != second.shape:
         return None
@@ -166,13 +176,13 @@ def _look(block: Block, row: int, head: int, role: str) -> Look:
 
 
 def _layer(block: Block, row: int) -> int:
-    return int(block.attention["layer"].values[row])
+    return int(block.data["layer"].values[row])
 
 
 VIEWS = {"all": None, "model": None, "head": "lines", "neuron": "neurons"}
 """Tab of each view; the page chooses for other views."""
 THEMES = ("auto", "light", "dark")
-TABS = ("lines", "matrix", "neurons", "evidence", "effect")
+TABS = ("lines", "matrix", "wires", "neurons", "evidence", "effect")
 COLORS = ("role", "effect", "difference", "spread", "distance")
 SOURCES = ("corpus", "text")
 """Sources of roles if there is a corpus."""
@@ -186,6 +196,7 @@ PLAIN = (
     "sort",
     "minus",
     "answers",
+    "wire",
     *EDITS,
     "filter",
     "pane",
@@ -236,20 +247,20 @@ def make_step(traces: Sequence[Trace], step: Mapping[str, object] | str) -> str:
     if block is not None and block not in traces[0].blocks:
         raise UnknownName.of("block", block, traces[0].blocks)
     shown = traces[0].main if block is None else traces[0].blocks[str(block)]
-    layers = [int(number) for number in shown.attention["layer"].values]
+    layers = [int(number) for number in shown.data["layer"].values]
     layer = None if step.get("layer") is None else _whole("layer", step["layer"])
     if layer is not None and layer not in layers:
         raise InputError(f"There is no layer {layer}: the trace has {layers[0]} to {layers[-1]}.")
     parts: dict[str, object] = {}
-    head = _number("head", step.get("head"), shown.attention.sizes["head"])
+    head = _number("head", step.get("head"), shown.sizes["head"])
     if layer is not None and head is not None:
         parts["head"] = f"L{layer}H{head}"
     elif layer is not None or head is not None:
         look = first_look(shown, layer, head)
         parts["head"] = f"L{look.layer}H{look.head}"
     parts["block"] = block
-    parts["word"] = _number("token", step.get("word"), shown.attention.sizes["query"])
-    parts["key"] = _number("token", step.get("key"), shown.attention.sizes["key"])
+    parts["word"] = _number("token", step.get("word"), shown.sizes["query"])
+    parts["key"] = _number("token", step.get("key"), shown.sizes["key"])
     parts |= {name: step[name] for name in ("example", *CHOICES, *PLAIN) if name in step}
     return _fragment(parts)
 
@@ -265,7 +276,7 @@ def opened_at(traces: Sequence[Trace], selection: str) -> str:
     is_last = block is traces[0].main and is_writer(traces[0]) and "word" not in parts
     look = None
     if len(traces) == 2 and block.name in traces[1].blocks:
-        query = block.attention.sizes["query"] - 1 if is_last else None
+        query = block.sizes["query"] - 1 if is_last else None
         look = widest_difference(block, traces[1].blocks[block.name], query)
     if look is None and is_last:
         look = deciding_look(traces[0]) or reading_look(traces[0])

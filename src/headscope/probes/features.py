@@ -52,7 +52,6 @@ class Surveyed:
     """For each sentence `word`: whether a token covers it."""
     tokens: int
     truncated: int
-    """Number of cut sentences."""
     hash: str
     """SHA-256 over the model's inputs and the word of each token. Attention between words depends
     only on these and on the model's weights."""
@@ -87,7 +86,6 @@ class AttentionReader:
             )
         names = (("first token",), ("special token",), ("first special", "last special"))
         self.edges: tuple[str, ...] = names[min(sum(tokens.special), 2)]
-        """Names of the edge tokens."""
 
     def columns(self, n_words: int) -> int:
         """Return the number of columns of a sentence."""
@@ -209,11 +207,8 @@ class Treebank:
 
 
 def read_treebank(corpus: Corpus | Readable) -> Treebank:
-    """Return the sentences of a parsed corpus. Documents are not cut.
-
-    Raises:
-        InputError: the corpus is empty, a sentence lacks parents, or a document has several
-            sentences; the message names the document.
+    """Return the sentences of a parsed corpus. Documents are not cut. Raises InputError for an
+    empty corpus, and for documents without parents or with several sentences.
     """
     corpus = as_corpus(corpus)
     documents = tuple(document for document in corpus if len(document))
@@ -366,7 +361,6 @@ def _starts(shapes: Sequence[tuple[int, int, int]]) -> np.ndarray:
 
 
 def _key(reader: AttentionReader, surveyed: Surveyed) -> str:
-    """Return a hash of everything that the stored attention depends on."""
     model = describe_model(reader.model)
     parts: dict[str, object] = {
         "format": STORE_FORMAT,
@@ -416,7 +410,6 @@ def is_intact_store(target: Path) -> bool:
 
 
 def _make_room(base: Path, size: int) -> None:
-    """Remove the least recently used stores until a new one fits."""
     stores = sorted(base.glob(f"{PREFIX}*/{VALUES}"), key=lambda file: file.parent.stat().st_mtime)
     total = sum(file.stat().st_size for file in stores)
     for file in stores:

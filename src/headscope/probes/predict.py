@@ -55,11 +55,8 @@ def best_tree(scores: np.ndarray) -> np.ndarray:
 
 
 def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
-    """Return `node`: its parent in the best tree below `root`; the entry of `root` is undefined.
-
-    Args:
-        scores: `node candidate`, square; -inf without an edge.
-        root: node without a parent.
+    """Return `node`: its parent in the best tree below `root`, which has no entry. `scores` are
+    `node candidate`; -inf without an edge.
     """
     parents: np.ndarray = scores.argmax(1)
     parents[root] = root
@@ -90,7 +87,6 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
 
 
 def _find_cycle(parents: np.ndarray, root: int) -> np.ndarray | None:
-    """Return the nodes of a cycle; None if all nodes reach the root."""
     state = np.zeros(len(parents), dtype=np.int64)  # number of the walk that reached a node first
     state[root] = -1
     for start in range(len(parents)):
@@ -116,8 +112,7 @@ def predict(
 ) -> tuple[int, ...]:
     """See `Probe.predict`."""
     expect("document", document, Document | str, "a document or a text")
-    if decoding not in DECODINGS:
-        raise UnknownName.of("decoding", decoding, DECODINGS)
+    UnknownName.check("decoding", decoding, DECODINGS)
     if isinstance(document, str):
         document = next(iter(read([document])))
     scorer = scorer_of(probe)

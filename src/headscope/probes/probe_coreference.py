@@ -96,11 +96,7 @@ def cut_documents(model: Model, corpus: Corpus, max_tokens: int) -> Corpus:
 
 
 def _beginnings(
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    max_tokens: int,
-    unit: Unit,
-    report: ReadLog,
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_tokens: int, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
     """Yield the beginnings of documents; a document without a word that fits is omitted."""
     special = int(tokenizer.num_special_tokens_to_add(pair=False))

@@ -113,12 +113,10 @@ def probe_examples(
     block: BlockName | None = None,
     over: Over = "attention",
 ) -> ProbeExamples:
-    """Return sentences in which a head finds or misses a relation. See `Result.examples`.
-
-    Right sentences come first, in order of the corpus. See `probe_dependencies` for `possessive`.
+    """Return sentences in which a head finds or misses a relation, right ones first. See
+    `Result.examples`.
     """
-    if direction not in DIRECTIONS:
-        raise UnknownName.of("direction", direction, DIRECTIONS)
+    UnknownName.check("direction", direction, DIRECTIONS)
     if possessive not in get_args(Possessive):
         raise UnknownName.of("possessive", possessive, map(str, get_args(Possessive)))
     model = as_model(model)
@@ -126,8 +124,7 @@ def probe_examples(
     corpus = as_corpus(corpus)
     settings = Settings(over=over)
     surveyed = survey(corpus, settings)
-    if relation not in surveyed.relations:
-        raise UnknownName.of("relation", relation, surveyed.relations)
+    UnknownName.check("relation", relation, surveyed.relations)
     encoder = Encoder(model, axes_for(surveyed, settings), settings)
     relation_number = surveyed.relations.index(relation)
     examples: dict[bool, list[ProbeExample]] = {True: [], False: []}

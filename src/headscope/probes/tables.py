@@ -106,14 +106,12 @@ class ProbeTable(Table):
     _left: ClassVar[tuple[str, ...]] = ("head", "direction", "family")
 
     def __getitem__(self, label: str | int) -> ProbeRow:
-        """Return the row of a relation or kind of mention, or the row of a number."""
         labels = [row.label for row in self.rows]
         if isinstance(label, str) and label not in labels:
             raise UnknownName.of("row", label, labels)
         return self.rows[labels.index(label) if isinstance(label, str) else label]
 
     def _columns(self) -> list[str]:
-        """Return the names of the columns of `records`."""
         is_relation = self.axis == "relation"
         names = self.rows[0].baselines if self.rows else ()
         return [
@@ -135,7 +133,6 @@ class ProbeTable(Table):
         return "planned" if row.label in self.planned else "exploratory"
 
     def _cells(self) -> list[list[str]]:
-        """Return the headings, then the rows, as printed."""
         hidden = ("layer", "low", "high", "crossfit_low", "crossfit_high", "baseline_offset")
         headings = {"p_adjusted": "p (Holm)", "crossfit": "cross-fitted"}
         names = [name for name in self._columns() if name not in (*hidden, "family")]
@@ -146,7 +143,6 @@ class ProbeTable(Table):
 
     @property
     def _caption(self) -> str:
-        """Title, n and correction: the caption in LaTeX."""
         counts = [f"n = {row.cases:,}" for row in self.rows if row.label == ALL]
         return (
             f"{'; '.join([self.title, *counts])}. Accuracy in percent with 95 % intervals over "
@@ -205,8 +201,7 @@ def probe_table(
             "headscope.probe_coreference or headscope.probe_bias."
         )
     for label in relations:
-        if label not in [row.label for row in rows]:
-            raise UnknownName.of(axis.replace("_", " "), label, [row.label for row in rows])
+        UnknownName.check(axis.replace("_", " "), label, [row.label for row in rows])
     rows = sorted(
         _corrected(rows, relations),
         key=lambda row: (row.label != ALL, row.label not in relations, -row.gain),
@@ -398,7 +393,6 @@ class BiasTable(Table):
     """95 % intervals of both, by occupation; NaN with too few pairs."""
 
     def _columns(self) -> list[str]:
-        """Return the names of the columns of `records`."""
         return list(BiasRow.__slots__)
 
     def records(self) -> list[dict[str, Value]]:
@@ -406,7 +400,6 @@ class BiasTable(Table):
         return [asdict(row) for row in self.rows]
 
     def _cells(self) -> list[list[str]]:
-        """Return the headings, then the rows, as printed."""
         return [
             ["head", "coref", "pro", "anti", "gap", "to true/other, pro", "anti", "preference"],
             *(
@@ -441,7 +434,6 @@ class BiasTable(Table):
 
     @property
     def _caption(self) -> str:
-        """Title, n and correction: the caption in LaTeX."""
         return (
             f"{self.title}; n = {self.pairs:,} pronouns in each condition. Percent with 95 % "
             "intervals by occupation, not corrected for several heads. Cross-fitted: "

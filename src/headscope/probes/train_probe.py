@@ -68,10 +68,7 @@ def evaluate(
     is_punctuation: Sequence[np.ndarray],
     texts: Sequence[str],
 ) -> xr.Dataset:
-    """Score every sentence once: attachment by both decodings, and reliance on heads.
-
-    `is_punctuation` and `texts` (the source text) are given for each sentence.
-    """
+    """Score every sentence once: attachment by both decodings, and reliance on heads."""
     right = np.zeros((len(examples), len(DECODINGS), len(PUNCTUATION_SCORES)))
     baseline = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
     counts = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
@@ -146,7 +143,6 @@ class _Reliance:
         self._sum: np.ndarray = np.zeros(())
 
     def add(self, scorer: AttentionScorer, batch: ProbeBatch) -> None:
-        """Add the words of a batch."""
         for row in range(len(batch.targets)):
             counted = batch.targets[row] >= 0
             has_tokens = batch.candidates[row]
@@ -163,7 +159,6 @@ class _Reliance:
             self.n += int(counted.sum())
 
     def values(self) -> dict[str, tuple[tuple[str, str], np.ndarray, dict[str, str]]]:
-        """Return `reliance` over `direction input`."""
         attrs = {
             "units": "nats",
             "long_name": "spread of a head's part of the score over a word's candidates",
@@ -236,8 +231,7 @@ def train_probe(
         InputError: a treebank lacks trees or is not by sentence, the kind is unknown, or the
             disk is full.
     """
-    if kind not in PROBE_KINDS:
-        raise UnknownName.of("kind of probe", kind, PROBE_KINDS)
+    UnknownName.check("kind of probe", kind, PROBE_KINDS)
     if epochs is not None:
         whole_number("epochs", epochs)
     model = as_model(model)
@@ -399,7 +393,6 @@ def _parameters(scorer: Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:
 
 @contextmanager
 def _timed(seconds: dict[str, dict[str, float]], stage: str) -> Iterator[None]:
-    """Store wall and CPU seconds of the block."""
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         yield

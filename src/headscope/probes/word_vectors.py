@@ -50,10 +50,7 @@ GLOVE = PackagedVectors(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordVectors:
-    """Vectors of words; unknown words get the mean of all vectors.
-
-    A word is looked up as written, then in lower case, as in GloVe.
-    """
+    """Vectors of words, as written or in lower case; unknown words get the mean of all vectors."""
 
     name: str
     source: str
@@ -101,16 +98,9 @@ class WordVectors:
 def load_vectors(source: str | Path | None = None) -> WordVectors:
     """Load word vectors.
 
-    Args:
-        source: `glove` (or None) for the packaged GloVe; a text file, plain or gzipped, with
-            a word and its numbers on each line (word2vec's header is skipped); or a `.npy`
-            file, with its words in a `.txt` or `.vocab` file of the same name.
-
-    Raises:
-        InputError: the file does not exist, or GloVe is not installed.
-        FileFormatError: a line of the file is not a vector.
-        IntegrityError: the packaged files differ from the pinned files.
-        MissingExtra: the packaged GloVe needs pyarrow.
+    `source` is `glove` (or None) for the packaged GloVe; a text file, plain or gzipped, with a word
+    and its numbers on each line (word2vec's header is skipped); or a `.npy` file, with its words in
+    a `.txt` or `.vocab` file of the same name.
     """
     if source is None or str(source) == GLOVE.alias:
         return _packaged(GLOVE)

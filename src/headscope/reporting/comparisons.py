@@ -180,8 +180,7 @@ def about_differences(subjects: Sequence[ModelResults], differences: Differences
                     f"Compared with {subjects[right].title}, {subjects[left].title} has ",
                     *listed(said),
                     aside(
-                        f" (means over heads, {kind}, {_correction(len(names))})",
-                        max(p[p < ALPHA]),
+                        f" (means over heads, {kind}, {_correction(len(names))})", max(p[p < ALPHA])
                     ),
                     figure("differences"),
                     ".",

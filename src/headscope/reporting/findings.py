@@ -199,7 +199,7 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
     parts: Phrase = [
         "Chosen on one half of the documents and scored on the other, single heads find an "
         f"antecedent for {with_interval(crossfit_of(best), 'accuracy')} of "
-        f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}",
+        f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}"
     ]
     if beaten:
         p = max(gain.p_adjusted for gain in best.gains.values() if gain.is_clear)
@@ -564,7 +564,6 @@ def _tied_heads(n: int) -> str:
 
 
 def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Phrase:
-    """The first few heads with their values, and how many more there are."""
     items: list[SentencePart | Sequence[SentencePart]] = [
         [head(number, layer, at), f" {with_interval(value, units)}"]
         for layer, at, value in heads[:NAMED]

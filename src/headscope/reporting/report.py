@@ -269,10 +269,7 @@ def build_report(
     replicate: Sequence[Result] = (),
     hypotheses: Sequence[Hypothesis] = (),
 ) -> Report:
-    """Everything the page shows: findings, sections of figures, cards of heads, provenance.
-
-    A section is left out if the results have nothing to show in it.
-    """
+    """Return all that the page shows: findings, sections of figures, cards of heads, provenance."""
     given = list(results)
     wires = [result for result in given if isinstance(result, Wires)]
     given = [result for result in given if not isinstance(result, Wires)]
@@ -338,12 +335,8 @@ def _add_independence(sections: Sequence[Section], subjects: Sequence[ModelResul
 def build_map_report(
     heads: HeadMap, results: Iterable[object], *, explorer: str | None = None
 ) -> Report:
-    """Return a report with one figure, the map of heads, and the cards of its heads.
-
-    Args:
-        heads: the map.
-        results: further results of the model, for the cards.
-        explorer: address of an explorer page of the model, which cards link to.
+    """Return a report with one figure, the map of heads, and the cards of its heads. Cards link to
+    the page `explorer`.
     """
     name = heads.result.model
     pages = {name: explorer} if explorer else None
@@ -459,10 +452,7 @@ def _sections(
         (
             "tags",
             "Parts of speech",
-            [
-                label_maps(subjects, "pos_to", "tag"),
-                label_maps(subjects, "pos_from", "tag"),
-            ],
+            [label_maps(subjects, "pos_to", "tag"), label_maps(subjects, "pos_from", "tag")],
         ),
         ("coreference-section", "Coreference", [coreference_table(subjects)]),
         ("probes-section", "Trained probes", [trained_table(subjects)]),
@@ -484,7 +474,6 @@ def _sections(
 
 
 def _section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:
-    """Return a section of the figures that are not None; None if all are."""
     shown = [figure for figure in figures if figure is not None]
     return {"id": key, "title": title, "text": [], "figures": shown} if shown else None
 
@@ -660,7 +649,6 @@ def _write(content: Report, path: str | os.PathLike[str]) -> None:
 
 
 def _opened(source: object) -> object:
-    """Open a file or folder; return anything else unchanged."""
     if not isinstance(source, str | os.PathLike):
         return source
     opened = open_file(source)

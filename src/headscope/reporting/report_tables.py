@@ -34,11 +34,7 @@ CROSS_FITTED = (
     "“Cross-fitted” is the accuracy of heads chosen on one half of the documents and scored "
     "on the other half: the maximum over many heads is biased upward."
 )
-RULES = {
-    "nearest": "Nearest mention",
-    "head_match": "Same head word",
-    "sieves": "Four sieves",
-}
+RULES = {"nearest": "Nearest mention", "head_match": "Same head word", "sieves": "Four sieves"}
 COMPARED = (
     "null_share",
     "dep_alignment",
@@ -61,16 +57,8 @@ def table_of(
     equation: str | None = None,
     paper: str = "",
 ) -> Figure | None:
-    """Return a table; None without rows.
-
-    Args:
-        key: id of the figure.
-        title: title of the table.
-        caption: text below the table.
-        columns: heading and kind of each column; for bars, the number of the baseline's column.
-        rows: cells of each row.
-        equation: variable whose equation is shown.
-        paper: paper with such a table.
+    """Return a table; None without rows. Columns have a heading and a kind; bars also the number of
+    the baseline's column. `equation` names the variable whose equation is shown.
     """
     if not rows:
         return None

@@ -59,9 +59,8 @@ def cited(name: str) -> Phrase:
 
 
 def aside(text: str, p: float | None = None) -> AsidePart:
-    """A test or a correction as a part of a sentence; the sentence reads well without it.
-
-    `p` makes the sentence a claim: the p value after all corrections within the sentence.
+    """Return a test or a correction as a part of a sentence, which reads well without it. `p` makes
+    the sentence a claim: the p value after all corrections within the sentence.
     """
     return {"aside": text} if p is None else {"aside": text, "p": float(p)}
 

@@ -90,7 +90,6 @@ def display_of(array: xr.DataArray | xr.Variable, name: str | None = None) -> Va
 
 
 def _format(value: object, default: str) -> str:
-    """Return a file's number format, or the default if Python rejects it."""
     try:
         f"{0.5:{value}}"
     except (ValueError, TypeError):
@@ -172,7 +171,6 @@ class Table(ABC):
         return ""
 
     def _columns(self) -> list[str]:
-        """Return the names of the columns of `records`."""
         return list(next(iter(self.records()), ()))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

@@ -217,8 +217,7 @@ class Comparison(xr.Dataset):  # type: ignore[no-untyped-call]
         `labels` select from its axes; the correction stays that of all its numbers.
         """
         known = [str(key) for key in self if f"{key}_p_adjusted" in self]
-        if name not in known:
-            raise UnknownName.of("difference", name, known)
+        UnknownName.check("difference", name, known)
         low, high = (self[f"{name}_interval"].sel(bound=b, drop=True) for b in ("low", "high"))
         p, adjusted = self[f"{name}_p"], self[f"{name}_p_adjusted"]
         about = {
@@ -255,11 +254,7 @@ DESCRIPTION = {
 
 
 def result_of_effects(effects: xr.DataArray) -> Result:
-    """Convert `headscope.effects(model, corpus)` to a result with the variable `effect`.
-
-    Raises:
-        InputError: the effects are on one prediction, or of sets of heads.
-    """
+    """Convert `headscope.effects(model, corpus)` to a result with the variable `effect`."""
     if "provenance" not in effects.attrs or effects.dims != ("layer", "head"):
         raise InputError(
             "Only effects of single heads over a corpus stand in cards, maps and reports: what one "
@@ -343,8 +338,7 @@ class ExplainedScore:
 
     def top(self, n: int = N_TOP, side: Side = "key") -> list[tuple[str, float]]:
         """Return the largest contributions of a side, by absolute value."""
-        if side not in SIDES:
-            raise UnknownName.of("side", side, SIDES)
+        UnknownName.check("side", side, SIDES)
         values = self.data[f"{side}_side"]
         order = np.argsort(-np.abs(values.values), kind="stable")[:n]
         return [(str(values["part"].values[i]), float(values.values[i])) for i in order]

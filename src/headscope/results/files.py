@@ -42,7 +42,6 @@ GROUPS = ("parameters", "log")
 def _save(
     path: str | os.PathLike[str], datasets: Mapping[str, xr.Dataset], compression: int = 1
 ) -> None:
-    """Write a sealed file; it appears when complete."""
     with atomic_path(path) as temporary:
         save_groups(temporary, datasets, compression)
         seal(temporary)
@@ -58,7 +57,6 @@ def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
 
 
 def _load_probe(groups: Mapping[str, xr.Dataset]) -> Probe:
-    """Read a probe, without its model."""
     root = groups["/"]
     provenance = json.loads(str(root["provenance"].item()))
     kind = str(root.attrs["kind"])
@@ -76,7 +74,6 @@ def save_wires(wires: Wires, path: str | os.PathLike[str]) -> None:
 
 
 def _load_wires(groups: Mapping[str, xr.Dataset]) -> Wires:
-    """Read wires, without their model."""
     root = groups["/"]
     about = json.loads(str(root["about"].item()))
     root = root.drop_vars("about")
@@ -105,7 +102,6 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
 
 
 def _load_result(groups: Mapping[str, xr.Dataset]) -> Result:
-    """Read a result."""
     root = groups["/"]
     provenance = json.loads(str(root["provenance"].item()))
     main, *others = json.loads(root.attrs["blocks"])
@@ -280,7 +276,6 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def _load_trace(groups: Mapping[str, xr.Dataset]) -> Trace:
-    """Read a trace."""
     tokens: dict[str, Tokens] = {}
     hidden: dict[str, xr.DataArray] = {}
     for stack, data in _within(groups, "/stacks/"):
@@ -307,7 +302,6 @@ def _load_trace(groups: Mapping[str, xr.Dataset]) -> Trace:
 
 
 def _within(groups: Mapping[str, xr.Dataset], place: str) -> Iterator[tuple[str, xr.Dataset]]:
-    """Yield the groups within a group, by name."""
     for name, data in groups.items():
         if name.startswith(place):
             yield name.removeprefix(place), data

@@ -19,11 +19,7 @@ MAX_ROW_SUM = 1.01
 def named_blocks(
     attention: object, tokens: Mapping[str, Sequence[str] | Tokens] | Sequence[str] | Tokens
 ) -> tuple[dict[str, np.ndarray], dict[str, Sequence[str] | Tokens]]:
-    """Return blocks (`layer head query key`) and tokens by name; a lone block is `self`.
-
-    Raises:
-        InputError: arrays and tokens do not name the same stacks, or their sizes disagree.
-    """
+    """Return blocks (`layer head query key`) and tokens by name; a lone block is `self`."""
     attention = _cached_patterns(attention)
     if not isinstance(attention, Mapping):
         if isinstance(tokens, Mapping):
@@ -38,8 +34,7 @@ def named_blocks(
             '{"encoder": […], "decoder": […]}.'
         )
     for name in [*attention, *tokens]:
-        if name not in BLOCKS:
-            raise UnknownName.of("block", name, BLOCKS)
+        UnknownName.check("block", name, BLOCKS)
     if not attention:
         raise InputError("There is no attention: no block is named.")
     stacks = dict(tokens)

@@ -92,11 +92,7 @@ class RawGroup(NamedTuple):
 
 
 def read_groups(path: Path) -> dict[str, RawGroup]:
-    """Check a file and read every group by path (`/`, `/log`).
-
-    Raises:
-        FileFormatError: the file has content that headscope does not write, or is damaged.
-    """
+    """Check a file and read every group by path (`/`, `/log`)."""
     try:
         with h5py.File(path, "r") as root:
             groups = [("/", root), *_check(path, root)]
@@ -152,9 +148,7 @@ def _objects(path: Path, root: h5py.File) -> Iterator[tuple[str, h5py.Group | h5
             name = f"{prefix}{key}"
             if len(key) > MAX_NAME_LENGTH or name.count("/") >= MAX_LEVELS:
                 raise _refusal(
-                    path,
-                    name,
-                    f"a name over {MAX_NAME_LENGTH} characters or {MAX_LEVELS} levels",
+                    path, name, f"a name over {MAX_NAME_LENGTH} characters or {MAX_LEVELS} levels"
                 )
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise _refusal(path, name, "a link to somewhere else")
@@ -211,7 +205,6 @@ def _read_group(group: h5py.Group, names: dict[int, str]) -> RawGroup:
 
 
 def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, Any]:
-    """Return the attributes of an item; arrays of one number as numbers."""
     attributes = {}
     for name, value in item.attrs.items():
         if name in HIDDEN_ATTRIBUTES:
@@ -223,11 +216,7 @@ def _attributes(item: h5py.Group | h5py.Dataset) -> dict[str, Any]:
 
 
 def read_in_child(path: Path) -> dict[str, RawGroup]:
-    """Read a file as `read_groups` does, in a child process with limits of time and memory.
-
-    Raises:
-        FileFormatError: also if the child crashes or reaches a limit.
-    """
+    """Read a file as `read_groups` does, in a child process with limits of time and memory."""
     size = path.stat().st_size
     seconds = MAX_CPU_SECONDS + size // BYTES_PER_SECOND
     longest = MAX_CLOCK_RATIO * seconds

@@ -26,13 +26,7 @@ MAX_PADDED = 64 << 20
 def save_groups(
     path: str | os.PathLike[str], datasets: Mapping[str, xr.Dataset], compression: int = 1
 ) -> None:
-    """Write datasets as groups of a new file, by path (`/`, `/states/self`).
-
-    Args:
-        path: the file.
-        datasets: datasets by path.
-        compression: from 1, the fastest, to 9, the smallest.
-    """
+    """Write datasets as groups of a new file, by path (`/`, `/states/self`)."""
     numbers = count()
     with h5py.File(path, "w", track_order=True) as root:
         for place, data in datasets.items():

@@ -75,7 +75,6 @@ class Predictions:
         return cls(kind, data)
 
     def __len__(self) -> int:
-        """Return the number of positions with a prediction."""
         return int(self.data.sizes["position"])
 
     @property

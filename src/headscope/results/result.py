@@ -103,8 +103,7 @@ class Result:
 
     def block(self, name: str) -> xr.Dataset:
         """Return the values of another block: `encoder`, `decoder` or `cross`."""
-        if name not in self.blocks:
-            raise UnknownName.of("block", name, self.blocks)
+        UnknownName.check("block", name, self.blocks)
         return self.blocks[name]
 
     @property
@@ -604,8 +603,7 @@ def check_labels(
     """Raise UnknownName for an axis that is not among `axes`, or a label it does not have."""
     names = list(map(str, axes))
     for axis, label in labels.items():
-        if axis not in names:
-            raise UnknownName.of(noun, axis, names)
+        UnknownName.check(noun, axis, names)
         known = data[axis].values.tolist()
         if label not in known:
             raise UnknownName.of(axis, str(label), map(str, known))
@@ -621,8 +619,7 @@ def make_frame(
     data = data.sel(labels)
     variables = [str(name) for name in data.data_vars if not str(name).endswith(DERIVED)]
     for name in names:
-        if name not in variables:
-            raise UnknownName.of("variable", name, variables)
+        UnknownName.check("variable", name, variables)
     chosen = list(names) or [
         name for name in variables if set(data[name].dims) == set(HEADS) and is_shown(data[name])
     ]

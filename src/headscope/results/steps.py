@@ -29,11 +29,7 @@ def steps_of(result: Result) -> list[int]:
 
 
 def stack_steps(results: Mapping[int, Result]) -> Result:
-    """Join the results of several steps, in the order of their numbers, along the axis `step`.
-
-    Raises:
-        InputError: there is no step, or steps differ in documents, metrics or settings.
-    """
+    """Join the results of several steps, in the order of their numbers, along the axis `step`."""
     if not results:
         raise InputError("There is no step to join: log one first.")
     steps = sorted(results)

@@ -50,8 +50,11 @@ DIMENSIONS = {
     "keys": ("layer", "group", "key", "neuron"),
     "values": ("layer", "group", "key", "value_neuron"),
     "outputs": ("layer", "head", "query", "value_neuron"),
+    "top_keys": ("layer", "head", "query", "rank"),
+    "top_weights": ("layer", "head", "query", "rank"),
+    "rest": ("layer", "head", "query"),
 }
-"""Axes of a block's variables."""
+"""Axes of a block's variables. A trace with `keep="top"` has the last three for `attention`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +74,37 @@ class Block:
     @property
     def attention(self) -> xr.DataArray:
         """`layer head query key`, after the softmax; rows sum to 1."""
+        if self.n_top is not None:
+            raise InputError(
+                f"This trace keeps the {self.n_top} strongest keys of each row and the sum of the "
+                "rest: `trace.top` has them. What needs whole matrices needs keep='all'."
+            )
         return self.data["attention"]
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Number of layers, heads, queries and keys."""
+        lengths = {"query": len(self.query_tokens), "key": len(self.key_tokens)}
+        return {name: self.data.sizes[name] for name in ("layer", "head")} | lengths
+
+    @property
+    def n_top(self) -> int | None:
+        """Kept keys of each row; None if whole rows are kept."""
+        return self.data.sizes.get("rank")
+
+    def head_weights(self, row: int, head: int, queries: slice = slice(None)) -> np.ndarray:
+        """Return `query key` of one head; 0 for keys that are not kept, NaN for a missing head."""
+        if self.n_top is None:
+            array = self.attention.transpose(*DIMENSIONS["attention"])
+            return np.asarray(array[row, head, queries].values)
+        keys, weights = (
+            self.data[name].transpose(*DIMENSIONS[name])[row, head, queries].values
+            for name in ("top_keys", "top_weights")
+        )
+        whole = np.zeros((len(keys), self.sizes["key"] + 1), dtype=np.float32)
+        np.put_along_axis(whole, keys.astype(np.int64), weights, axis=1)  # -1: the last column
+        whole[np.isnan(weights).all(1)] = np.nan
+        return whole[:, :-1]
 
     @property
     def queries(self) -> xr.DataArray:
@@ -189,6 +222,17 @@ class Trace:
         return self.main.attention
 
     @property
+    def top(self) -> xr.Dataset:
+        """Strongest keys of each row of the main block, for a trace with `keep="top"`.
+
+        `top_keys` (-1 for none) and `top_weights` are `layer head query rank`; `rest` is the sum of
+        all other weights of the row.
+        """
+        if self.main.n_top is None:
+            raise InputError("This trace keeps whole rows: use trace.attention.")
+        return self.main.data[["top_keys", "top_weights", "rest"]]
+
+    @property
     def queries(self) -> xr.DataArray:
         """`layer head query neuron` of the main block."""
         return self.main.queries
@@ -254,12 +298,12 @@ class Trace:
     @property
     def layers(self) -> tuple[int, ...]:
         """Layers with attention: all layers, except in hybrid models."""
-        return tuple(int(x) for x in self.attention["layer"].values)
+        return tuple(int(x) for x in self.main.data["layer"].values)
 
     @property
     def n_heads(self) -> int:
         """Heads of a layer; the maximum if layers differ."""
-        return self.attention.sizes["head"]
+        return self.main.sizes["head"]
 
     def by_word(self) -> Trace:
         """Return the trace with words instead of tokens (Clark et al. 2019, section 4.1).
@@ -465,6 +509,7 @@ class Trace:
         evidence: Result | Iterable[Result] | None = None,
         effects: bool = False,
         over: Over = "attention",
+        live: bool = False,
     ) -> None:
         """Write the explorer as one HTML file that works offline.
 
@@ -474,13 +519,14 @@ class Trace:
             ])
 
         `headscope.save_page` puts several traces into one page. The arguments are those of
-        `explore`, with `path`, the file to write, and four more:
+        `explore`, with `path`, the file to write, and five more:
 
         - `story`: captions, each with its selection: `layer`, `head`, `block`, `word`, `key`,
           `tab` (lines, matrix, neurons, evidence, effect), `color`, `role`, `off` and so on; or a
           URL fragment copied from a page. `neurons` includes the layers of the story by default.
         - `exercise`: questions of “Your turn” (see `headscope.save_page`).
         - `effects`: store the effect of each head, which needs the model (see `with_effects`).
+        - `live`: put the model into the page too, if it is small enough (see `save_live`).
         """
         from headscope.page.save_page import save_page
         from headscope.page.selection import make_selection
@@ -495,17 +541,21 @@ class Trace:
             queries=queries,
             theme=theme,
         )
-        save_page(
-            [traces],
-            path,
-            neurons=neurons,
-            titles=titles,
-            selection=selection,
-            story=story,
-            exercise=exercise,
-            evidence=evidence,
-            effects=effects,
-        )
+        options: Any = {
+            "neurons": neurons,
+            "titles": titles,
+            "selection": selection,
+            "story": story,
+            "exercise": exercise,
+            "evidence": evidence,
+            "effects": effects,
+        }
+        if live:
+            from headscope.live.site import save_live
+
+            save_live(self.require_origin("live=True").model, path, examples=[traces], **options)
+        else:
+            save_page([traces], path, **options)
 
     def roles(self, block: str | None = None) -> xr.Dataset:
         """Name the role of each head in this text: a table over layer and head.

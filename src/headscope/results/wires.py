@@ -27,19 +27,8 @@ if TYPE_CHECKING:
 
 N_SHOWN = 20
 """Wires of a figure, a page or a printed table."""
-COLUMNS = (
-    "source",
-    "reader",
-    "share",
-    "low",
-    "high",
-    "stability",
-    "p",
-    "estimate",
-    "at",
-    "by_head",
-)
-LEFT = ("reader", "at", "by_head")
+COLUMNS = ("source", "reader", "share", "stability", "p", "estimate", "at", "by head")
+LEFT = ("reader", "share", "at", "by head")
 NUMBERS = ("share", "low", "high", "stability", "p", "estimate", "screened", "part")
 
 
@@ -155,23 +144,32 @@ class Wires:
         return pd.DataFrame(rows, columns=list(Wire.__annotations__))
 
     def to_latex(self, n: int = N_SHOWN) -> str:
-        """Return a booktabs table of the largest wires."""
-        header = [name.replace("_", " ") for name in COLUMNS]
+        """Return a LaTeX table (package booktabs) of the `n` largest wires."""
         rows = [self._cells(wire) for wire in self.table[:n]]
-        caption = f"Wires of {self.about['model']} on {self.about['pairs']}. {self.holds}."
-        return latex_table(header, rows, caption, {name.replace("_", " ") for name in LEFT})
+        has_p = any(math.isfinite(wire.p) for wire in self.table)
+        details = [
+            f"{self.about['model']}: wires on {self.about['pairs']}, as shares of the gap in "
+            f"{self.about['number']}",
+            f"n = {self.holds}",
+            f"{len(self.table)} of {self.n_wires:,} wires were run",
+            "95 % intervals" * (self.n_templates >= 4),
+            f"* p < 0.05 on templates that did not choose the wire, Holm over "
+            f"{self.about['exact']}" * has_p,
+        ]
+        return latex_table(COLUMNS, rows, "; ".join(filter(None, details)) + ".", LEFT)
 
     def _cells(self, wire: Wire) -> list[str]:
         at = "" if wire.at < 0 else f"{self.tokens(0)[wire.at].strip()} ({wire.part:.0%})"
         split = " ".join(f"{name} {value:+.2f}" for name, value in wire.by_head.items())
+        share = f"{wire.share:+.3f}"
+        if math.isfinite(wire.low):
+            share += f" [{wire.low:+.3f}, {wire.high:+.3f}]"
+        share = share.replace("-", "−") + "*" * (wire.p < 0.05)
         numbers = [
-            "" if math.isnan(x) else f"{x:{form}}"
-            for x, form in (
-                (wire.share, "+.3f"), (wire.low, "+.3f"), (wire.high, "+.3f"),
-                (wire.stability, ".2f"), (wire.p, ".2g"), (wire.estimate, "+.3f"),
-            )
-        ]  # fmt: skip
-        return [wire.source, wire.reader, *numbers, at, split]
+            "" if math.isnan(x) else f"{x:{form}}".replace("-", "−")
+            for x, form in ((wire.stability, ".2f"), (wire.p, ".2g"), (wire.estimate, "+.3f"))
+        ]
+        return [wire.source, wire.reader, share, *numbers, at, split.replace("-", "−")]
 
     def tokens(self, side: int) -> list[str]:
         """Return the tokens of the shown pair's first (0) or second (1) text."""
@@ -270,14 +268,19 @@ class Wires:
         return wires_figure(self, n)
 
     def to_page(self, n: int = N_SHOWN, curve: xr.Dataset | None = None) -> dict[str, Any]:
-        """Return plain data for a page: both texts, the n largest wires, the curve.
+        """Return plain data for a page: both texts, the n largest wires, all pairs, the curve.
 
-        Wires have the fields of `Wire`, with null for NaN, and the numbers of the source's and
-        reader's layer and heads. `changed` are the positions whose tokens differ.
+        Wires have the fields of `Wire`, with null for NaN, the numbers of the source's and
+        reader's layer and heads, and their share in each pair (`values`, whose mean is `share`).
+        `changed` are the positions whose tokens differ.
         """
         data = self.data
         sources = {str(name): i for i, name in enumerate(data["source"].values)}
         readers = {str(name): i for i, name in enumerate(data["reader"].values)}
+        runs = zip(data["wire_source"].values, data["wire_reader"].values, strict=True)
+        numbers = {(int(s), int(r)): i for i, (s, r) in enumerate(runs)}
+        gaps = data["gap"].values
+        shares = -np.sign(gaps) * data["exact"].values / np.abs(gaps).mean()
         wires = []
         for wire in self.table[:n]:
             source, reader = sources[wire.source], readers[wire.reader]
@@ -286,6 +289,8 @@ class Wires:
             row["source_layer"] = int(data["source_layer"].values[source])
             row["source_head"] = int(data["source_head"].values[source])
             row["reader_heads"] = json.loads(str(data["reader_heads"].values[reader]))
+            own = shares[numbers[source, reader]]
+            row["values"] = [_plain(round(float(x), 4)) for x in own]
             wires.append(row)
         shown = self.about["shown"]
         points = None
@@ -293,13 +298,14 @@ class Wires:
             points = {
                 "k": curve["k"].values.tolist(),
                 "faithfulness": [_plain(float(x)) for x in curve["faithfulness"].values],
-                "cpr": curve.attrs["cpr"],
-                "cmd": curve.attrs["cmd"],
+                **{name: curve.attrs[name] for name in ("cpr", "cmd", "pairs")},
             }
         return {
-            "model": self.about["model"], "holds": self.holds, "number": self.about["number"],
-            "texts": shown["texts"], "tokens": shown["tokens"], "changed": shown["changed"],
-            "position": shown["position"], "pairs": self.n_pairs, "templates": self.n_templates,
+            "model": self.about["model"], "task": self.about["pairs"], "holds": self.holds,
+            "tokens": shown["tokens"], "changed": shown["changed"], "answers": shown["answers"],
+            "position": shown["position"], "total": self.n_wires, "exact": len(self.table),
+            "pairs": [e["texts"] for e in self.about["examples"]],
+            "templates": data["pair_template"].values.tolist(),
             "wires": wires, "curve": points,
         }  # fmt: skip
 

@@ -218,10 +218,7 @@ def make_plan(
 def check_length(
     model: Model, settings: Settings, characters: int, whole: list[str], n_kept: int
 ) -> None:
-    """Raise InputError if the attention of the longest document does not fit in memory.
-
-    `n_kept` layers are kept at once.
-    """
+    """Raise InputError if `n_kept` layers of the longest document do not fit in memory."""
     # A token has at least a character, mostly more.
     tokens = min(settings.max_tokens, characters)
     size = 4 * model.info.n_heads * tokens**2
@@ -250,8 +247,6 @@ def memory() -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One call of `analyze`."""
-
     model: Model
     corpus: Corpus
     surveyed: Survey
@@ -259,7 +254,6 @@ class _Job:
     execution: Execution
 
     def run(self, folder: Path) -> Result:
-        """Measure all shards that are not done, and make the result."""
         sizes = self.plan.shard_sizes(self.surveyed.lengths)
         store = ShardStore(folder, self.plan, len(sizes), is_kept=self.execution.out is not None)
         done = store.done
@@ -400,10 +394,7 @@ class _Job:
 
 
 def worthwhile_workers(model: Model, surveyed: Survey) -> int:
-    """Return the number of workers that have more to do than their start takes.
-
-    One process is enough for a device other than the CPU.
-    """
+    """Return the number of workers that have more to do than their start takes; one for a GPU."""
     if model.module.device.type != "cpu":
         return 1
     looked_up = {id(m.weight) for m in model.module.modules() if isinstance(m, nn.Embedding)}

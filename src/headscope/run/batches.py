@@ -266,11 +266,7 @@ def key_classes_of(model: Model) -> tuple[str, ...]:
 
 
 def token_limit(model: Model, max_tokens: int | None) -> int:
-    """Return the maximum number of tokens of a document: the option's, or the model's limit.
-
-    Raises:
-        InputError: special tokens leave no room for text.
-    """
+    """Return the maximum number of tokens of a document: the option's, or the model's limit."""
     requested = NO_LIMIT if max_tokens is None else whole_number("max_tokens", max_tokens)
     limit = min(requested, model.info.max_length or requested)
     special = int(model.require_tokenizer().num_special_tokens_to_add(pair=False))
@@ -312,26 +308,16 @@ def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[S
 
 
 def _segments(
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    max_tokens: int,
-    unit: Unit,
-    report: ReadLog,
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_tokens: int, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield a document for each segment, for any unit."""
     special = int(tokenizer.num_special_tokens_to_add(pair=joins_pairs(tokenizer)))
     cut = segments(corpus.read(report), offsets_by(tokenizer), max_tokens, special=special)
     return (segment.joined() for segment in cut)
 
 
 def _windows(
-    corpus: Corpus,
-    tokenizer: PreTrainedTokenizerBase,
-    max_tokens: int,
-    unit: Unit,
-    report: ReadLog,
+    corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_tokens: int, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield the windows of all documents, for any unit."""
     special = int(tokenizer.num_special_tokens_to_add(pair=False))
     for document in corpus.read(report):
         yield from windows(document, offsets_by(tokenizer), max_tokens, special=special)

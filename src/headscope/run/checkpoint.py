@@ -310,7 +310,6 @@ def check_states(plan: Plan, states: States) -> None:
 
 
 def _state_types(metric: Metric, plan: Plan) -> dict[str, tuple[np.dtype, int]]:
-    """Return the type and the number of axes of each array in a metric's state."""
     n_lead = int(metric.scope == "layer" and not isinstance(metric, LayersMetric))
     zero = metric.zero(1, plan.axes, is_causal=True)
     return {
@@ -368,12 +367,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def finished(folder: Path, plan: Plan) -> Result | None:
-    """Return the result of this plan if its run is complete and its file is sound.
-
-    Raises:
-        FileFormatError: headscope of this edition did not write the file.
-        RunMismatch: the result is of another plan.
-    """
+    """Return the result of this plan if its run is complete and its file is sound."""
     file = folder / RESULT_FILE
     if not file.is_file():
         return None
@@ -394,12 +388,7 @@ def finished(folder: Path, plan: Plan) -> Result | None:
 
 
 def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
-    """Check that the folder has a run of this plan, or write the plan into it.
-
-    Raises:
-        RunMismatch: the folder has a run with another plan; the message lists differences.
-        InputError: the plan in the folder cannot be read.
-    """
+    """Check that the folder has a run of this plan, or write the plan into it."""
     file = folder / "plan.json"
     ours = json.loads(json.dumps(plan.to_dict()))
     if file.is_file() and resume:
@@ -445,8 +434,6 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 
 
 def _is_older_metric(theirs: Mapping[str, object], ours: Mapping[str, object]) -> bool:
-    """Return True if two plans differ only in the code of users' metrics."""
-
     def without_code(plan: Mapping[str, object]) -> str:
         metrics = plan.get("metrics")
         plain = [
@@ -469,7 +456,6 @@ def read_plan(file: Path) -> dict[str, object]:
 
 
 def _refuse_unknown(folder: Path, file: Path) -> None:
-    """Raise RunMismatch for a folder with a result but without a plan."""
     if (folder / RESULT_FILE).is_file():
         raise RunMismatch(
             f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "

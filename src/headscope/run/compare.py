@@ -145,10 +145,7 @@ def driven_by_one(name: str, array: xr.DataArray, compared: Sequence[Jackknife])
 
 
 def is_of_same_documents(left: Result, right: Result) -> bool:
-    """Do two results share documents, in the same buckets?
-
-    Two groups of one corpus share none; a group and the whole do.
-    """
+    """Return whether two results share documents, in the same buckets."""
     ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
     groups = [r.provenance.get("group") for r in (left, right)]
     are_apart = None not in groups and groups[0] != groups[1]
@@ -284,9 +281,8 @@ def _lead(best: Jackknife, heads: Jackknife) -> tuple[np.ndarray, np.ndarray]:
 def _crossfit(
     counts: ProbeCounts, labels: Sequence[str], n: int
 ) -> tuple[Jackknife, Jackknife, np.ndarray]:
-    """Return accuracies: `label` of cross-fitted heads and `place label` of each head.
-
-    Also return whether a label has enough cases for a test.
+    """Return accuracies: `label` of cross-fitted heads and `place label` of each head. Also return
+    whether a label has enough cases for a test.
     """
     index = [counts.labels.index(label) for label in labels]
     right, cases = counts.right[..., index], counts.cases[:, index]

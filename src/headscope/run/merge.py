@@ -57,8 +57,7 @@ def with_groups(result: Result) -> Result:
 def group_result(result: Result, name: str) -> Result:
     """Return the result of one group of documents (a genre), without metrics that lack buckets."""
     axes = axes_of(result)
-    if name not in axes.groups:
-        raise UnknownName.of("group", name, axes.groups)
+    UnknownName.check("group", name, axes.groups)
     number = axes.groups.index(name)
     inside = np.flatnonzero(axes.groups_of_buckets == number)
     has_buckets = {

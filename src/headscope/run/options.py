@@ -96,8 +96,7 @@ class Settings:
         if self.max_word_tokens is not None:
             whole_number("max_word_tokens", self.max_word_tokens)
         check_rules(self.tagset, self.null_keys)
-        if self.over not in OVER:
-            raise UnknownName.of("kind of attention", self.over, OVER)
+        UnknownName.check("kind of attention", self.over, OVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,7 @@ class Execution:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.engine not in get_args(Engine):
-            raise UnknownName.of("engine", self.engine, get_args(Engine))
+        UnknownName.check("engine", self.engine, get_args(Engine))
         if self.workers is not None:
             whole_number("workers", self.workers)
         if self.address is not None and self.engine != "ray":
@@ -148,8 +146,7 @@ def check_options(options: Mapping[str, object]) -> None:
             raise InputError(
                 f"{name} is an option of the corpus: pass headscope.read(source, {name}=…)."
             )
-        if name not in RunOptions.__annotations__:
-            raise UnknownName.of("option", name, RunOptions.__annotations__)
+        UnknownName.check("option", name, RunOptions.__annotations__)
 
 
 def settings_of(options: Mapping[str, object], max_tokens: int) -> Settings:

@@ -271,10 +271,7 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
 
 
 def last_hashes(sample_hashes: Sequence[float], metrics: Sequence[Metric]) -> dict[int, float]:
-    """Return, for each sample size of a metric, the hash of the last document it may need.
-
-    Ties are sampled in order, so the metric sees all documents with that hash.
-    """
+    """Return, for each sample size of a metric, the hash of the last document it may need."""
     sizes = {metric.sample for metric in metrics if metric.sample is not None}
     shown = {size: size + SPARE + int(SPARE_SHARE * size) for size in sizes}
     ordered = np.sort(np.asarray(sample_hashes))
@@ -316,9 +313,8 @@ def group_of(document: Document, by: str | None) -> str:
 
 
 def document_key(document: Document) -> tuple[float, int]:
-    """Return a hash of the document's id and text, in [0, 1), and the number of its bucket.
-
-    All pieces of one text have the same number, because sentences of a text are not independent.
+    """Return a hash of the document's id and text, in [0, 1), and the number of its bucket. All
+    pieces of one text have the same number, because they are not independent.
     """
     digest = _digest(f"{document.id}\0{document.text}")
     key = (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)

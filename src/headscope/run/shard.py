@@ -59,10 +59,7 @@ def measure_gradients(
     loss_inputs, labels = question(model, inputs, batch, importance.seed, importance.target)
     scalar = None if importance.scalar is None else import_scalar(importance.scalar)
     run = with_loss(model, loss_inputs, labels, scalar, rows=plan.rows, layers=plan.layers)
-    with (
-        run as (losses, backward),
-        accumulator.batch(replace(batch, losses=losses)) as read,
-    ):
+    with run as (losses, backward), accumulator.batch(replace(batch, losses=losses)) as read:
         backward(read)
 
 
@@ -93,10 +90,9 @@ def question(
         ]
         ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
         return {**inputs, "input_ids": ids}, labels
-    stack, name = {
-        "causal": ("self", "input_ids"),
-        "seq2seq": ("decoder", "decoder_input_ids"),
-    }[objective]
+    stack, name = {"causal": ("self", "input_ids"), "seq2seq": ("decoder", "decoder_input_ids")}[
+        objective
+    ]
     ids = inputs[name]
     mask = torch.from_numpy(batch.stacks[stack].mask)
     labels = torch.full_like(ids, NOTHING)
@@ -257,9 +253,8 @@ def measure_shard(
 def encode_predictable(
     model: Model, corpus: Corpus, max_tokens: int, batch_tokens: int = 1024
 ) -> tuple[Encoder, list[EncodedDocument], str]:
-    """Encode the documents in which the model has something to predict.
-
-    Also return in words what is taken as independent, "" for documents that the corpus marks.
+    """Encode the documents in which the model has something to predict. Also return in words what
+    is taken as independent, "" for documents that the corpus marks.
     """
     settings = Settings(max_tokens=token_limit(model, max_tokens), batch_tokens=batch_tokens)
     surveyed = survey(corpus, settings)

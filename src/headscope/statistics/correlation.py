@@ -21,10 +21,7 @@ from headscope.statistics.jackknife import VARIANCE_EXPONENT, Jackknife, skewnes
 
 
 def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return Pearson's r and the p value of the usual t test; NaN if r is undefined.
-
-    The p value assumes independent heads, as papers do, although they are not.
-    """
+    """Return Pearson's r and p of the t test for independent heads; NaN if undefined."""
     r = float(correlation(left, right))
     n = int((np.isfinite(left) & np.isfinite(right)).sum())
     if not np.isfinite(r) or n < 3:
@@ -36,10 +33,7 @@ def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
 
 
 def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.ndarray:
-    """Return Pearson's r along an axis, over positions where both sides are finite.
-
-    NaN if one side is constant.
-    """
+    """Return Pearson's r along an axis, where both are finite; NaN if one side is constant."""
     is_finite = np.isfinite(left) & np.isfinite(right)
     n = is_finite.sum(axis, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -50,9 +44,8 @@ def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.nd
 
 
 def ranks(values: np.ndarray, *, axis: int = -1) -> np.ndarray:
-    """Return ranks along an axis, from 1; equal values share their mean rank.
-
-    All NaN if a value is NaN. Pearson's r of ranks is Spearman's ρ.
+    """Return ranks along an axis, from 1; equal values share their mean rank. All NaN if a value is
+    NaN.
     """
 
     def ranked(row: np.ndarray) -> np.ndarray:

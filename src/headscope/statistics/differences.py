@@ -55,7 +55,6 @@ def paired(left: Jackknife, right: Jackknife) -> Difference:
 
 def unpaired(left: Jackknife, right: Jackknife) -> Difference:
     """Return the difference of two values over different documents (two genres, two corpora).
-
     Variances add, third moments subtract. The degrees of freedom are Welch's (1947).
     """
     enough = is_enough(left) & is_enough(right)
@@ -205,9 +204,8 @@ def _by_group(shuffled: np.ndarray, values: np.ndarray, n_groups: int) -> np.nda
 
 
 def typical(estimate: Jackknife, rival: Jackknife | None = None) -> np.ndarray:
-    """`…`: return the median over buckets, all of the same weight; NaN if there are none.
-
-    With a rival over the same documents, it is the median of the differences.
+    """`…`: return the median over buckets, all of the same weight; NaN if there are none. With a
+    rival over the same documents, it is the median of the differences.
     """
     values = estimate.bucket_values
     if rival is not None:

@@ -24,9 +24,7 @@ from headscope.statistics.jackknife import (
 )
 
 CONFIDENCE = 0.95
-"""Confidence level of all intervals."""
 ALPHA = 0.05
-"""Significance level of single tests."""
 
 
 def t_critical(df: np.ndarray | float, confidence: float = CONFIDENCE) -> np.ndarray:

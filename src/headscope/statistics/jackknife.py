@@ -34,10 +34,7 @@ attention sink is not used; its share is then too high and its error too small."
 
 @dataclass(frozen=True, slots=True)
 class Jackknife:
-    """Values with the leave-one-out change of each bucket.
-
-    Buckets without documents have a share and a change of 0.
-    """
+    """Values with the leave-one-out change of each bucket; 0 for buckets without documents."""
 
     value: np.ndarray
     """`…`"""
@@ -230,9 +227,8 @@ def crossed_jackknife(
 
 
 def scale_of(units: str, numerator: np.ndarray, denominator: np.ndarray) -> Scale:
-    """Return the scale of a ratio's interval, from its units and the signs of its sums.
-
-    Values below 0 by rounding alone (entropy of a head with one visible key) count as positive.
+    """Return the scale of a ratio's interval, from its units and the signs of its sums. Values
+    below 0 by rounding alone count as positive.
     """
     if (numerator < -ROUNDING * denominator).any():
         return "identity"
@@ -290,9 +286,8 @@ def degrees_of_freedom(
 
 
 def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
-    """`unit …`: return sums over the buckets of each unit, with the axis of units first.
-
-    `units` (`bucket`) numbers the unit of each bucket; `axis` is that of the buckets in `sums`.
+    """`unit …`: return sums over the buckets of each unit, with the axis of units first. `units`
+    (`bucket`) numbers the unit of each bucket; `axis` is that of the buckets in `sums`.
     """
     by_bucket = np.moveaxis(sums, axis, 0)
     n = int(units.max()) + 1 if len(units) else 0

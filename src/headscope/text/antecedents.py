@@ -82,9 +82,8 @@ class Anaphor:
 
 
 def headed_mentions(document: Document, has_tokens: Sequence[bool]) -> list[Headed]:
-    """Return the mentions whose head word the model reads, in order of their head words.
-
-    Repeated mentions in one cluster count once; the same words in two clusters are two mentions.
+    """Return the mentions whose head word the model reads, in order of their head words. Repeated
+    mentions in one cluster count once; the same words in two clusters are two mentions.
     """
     headed: dict[tuple[str, tuple[tuple[int, int], ...]], Headed] = {}
     for mention in document.mentions:

@@ -80,7 +80,6 @@ class DerivedSource:
 
 
 def _is_small(source: Source) -> bool:
-    """Return whether the source says that it is read in a moment (`is_small`)."""
     return bool(getattr(source, "is_small", False))
 
 
@@ -101,13 +100,10 @@ class Summary:
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Number of broken items that were left out, by kind."""
     messages: tuple[str, ...] = ()
-    """First error messages."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """Facts about a corpus that was read before."""
-
     summary: Summary | None = None
     length: int | None = None
     chosen: frozenset[int] | None = None
@@ -201,7 +197,6 @@ class Corpus:
         return f"<Corpus {self.name}: by {self.unit_name}{drawn}>"
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of what is known without reading the corpus."""
         summary, size = self._known.summary, self.sample_size
         facts: list[tuple[str, object]] = [("one document is a", self.unit_name)]
         facts += [("sample", size), ("seed", None if size is None else self.seed)]
@@ -325,7 +320,7 @@ class Corpus:
         if len(chosen) < self.sample_size:
             warn(
                 f"sample={self.sample_size}, but {self.name} has only {len(chosen)} to draw: "
-                "all of them are taken.",
+                "all of them are taken."
             )
         return chosen
 

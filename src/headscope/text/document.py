@@ -243,7 +243,6 @@ class Document:
                 )
 
     def __len__(self) -> int:
-        """Return the number of words."""
         return len(self.words)
 
     def clusters(self) -> dict[str, tuple[Mention, ...]]:

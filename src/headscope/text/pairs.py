@@ -81,11 +81,7 @@ class Pairs(Sequence[tuple[str, str]]):
 
 
 def read_pairs(path: str | os.PathLike[str]) -> Pairs:
-    """Read JSON lines with `text`, `contrast` and, if known, `target`, `foil`, `template`.
-
-    Raises:
-        FileFormatError: a line is not such an object.
-    """
+    """Read JSON lines with `text`, `contrast` and, if known, `target`, `foil`, `template`."""
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(file)!r} of pairs.")
@@ -260,10 +256,8 @@ def pairs(
     expect("task", task, str | os.PathLike, "the name of a task or file")
     if not isinstance(task, str) or task.endswith((".jsonl", ".ndjson")) or Path(task).is_file():
         return read_pairs(task)
-    if task not in TASKS:
-        raise UnknownName.of("task", task, TASKS)
-    if contrast not in CONTRASTS:
-        raise UnknownName.of("contrast", contrast, CONTRASTS)
+    UnknownName.check("task", task, TASKS)
+    UnknownName.check("contrast", contrast, CONTRASTS)
     if (names is not None or contrast != "giver") and task != "ioi":
         raise InputError(f"names and contrast are for 'ioi'; {task!r} has its own words.")
     people = tuple(dict.fromkeys(MEN + WOMEN if names is None else names))
@@ -305,11 +299,7 @@ MIN_TEMPLATES = 5
 
 
 def number_templates(texts: Sequence[str], labels: Sequence[object] | None = None) -> np.ndarray:
-    """`text`: return the number of each text's template: of its label if given, else as found.
-
-    Raises:
-        InputError: there is not one label for each text.
-    """
+    """`text`: return the number of each text's template: of its label if given, else as found."""
     if labels is None:
         return find_templates(texts)
     if isinstance(labels, str) or len(labels) != len(texts):

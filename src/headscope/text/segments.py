@@ -47,10 +47,7 @@ class Segment:
 def shorten(
     document: Document, tokenize: Tokenize, max_tokens: int = 128, *, special: int = 0
 ) -> Document:
-    """Return the beginning of a document that fits into `max_tokens`, `special` tokens included.
-
-    The document is cut after the last word whose tokens all fit.
-    """
+    """Return the beginning of a document that fits into `max_tokens`, `special` tokens included."""
     n_tokens = _room(max_tokens, special)
     offsets = tokenize(document.text)
     if len(offsets) <= n_tokens:
@@ -61,11 +58,7 @@ def shorten(
 
 
 def segments(
-    documents: Iterable[Document],
-    tokenize: Tokenize,
-    max_tokens: int = 128,
-    *,
-    special: int = 3,
+    documents: Iterable[Document], tokenize: Tokenize, max_tokens: int = 128, *, special: int = 3
 ) -> Iterator[Segment]:
     """Yield segments in the form of BERT's pre-training (Clark et al. 2019, section 3).
 

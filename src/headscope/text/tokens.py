@@ -37,18 +37,10 @@ Span = tuple[int, int]
 def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
     """Return for each token the number of the word that shares most characters, or -1.
 
-    - A token over several words (`.)`, a token that holds a space) goes to the word it
-      shares most characters with; ties go to the first.
-    - A token without characters, such as a special token at (0, 0), or of spaces only, gets -1.
-    - Byte pieces of one character share its offsets, hence its word.
-    - Words on the same characters (`du` as `de` + `le`) are ties: the first gets the tokens.
-
-    Args:
-        offsets: Start and end of each token in the text, end exclusive.
-        spans: Start and end of each word in the same text, in order.
-
-    Raises:
-        InputError: The words are not in order, or a span ends before it starts.
+    Ties go to the first word: a token over several words (`.)`), words on the same characters (`du`
+    as `de` + `le`). A token without characters, such as a special token at (0, 0), or of spaces
+    only, gets -1. Byte pieces of one character share its offsets, hence its word. Raises InputError
+    unless `spans` are in order.
     """
     return align_array(offsets, spans).tolist()
 
@@ -362,9 +354,8 @@ def class_names(special: Iterable[str]) -> tuple[str, ...]:
 
 
 def class_members(tokens: Sequence[str], special: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """`token class`: return the membership of each token in the classes of `class_names`.
-
-    Tokens are readable or as in the vocabulary; `special` ones, which the tokenizer added, by name.
+    """`token class`: return the membership of each token in the classes of `class_names`. Tokens
+    are readable or as in the vocabulary; `special` ones by name.
     """
     members = np.zeros((len(tokens), len(names)), dtype=bool)
     if not len(tokens) or not names:

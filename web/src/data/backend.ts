@@ -8,6 +8,7 @@ import type {
   ScoreSum,
   TracePart,
   VectorsPart,
+  WiresPart,
 } from "../../generated/payload.ts";
 import type { Edit } from "../state/selection.ts";
 import { bufferReader, bytesOfBase64, type ReadBuffer } from "./decode.ts";
@@ -59,6 +60,8 @@ export interface Backend {
     signal: AbortSignal,
     first: number,
   ): Promise<EffectTable>;
+  /** Wires behind the difference of the two texts; missing where it cannot be measured. */
+  wires?(follow: (progress: Progress) => void, signal: AbortSignal): Promise<WiresPart>;
   /** One attention score as a sum over the terms of the residual stream. */
   score(
     trace: number,
@@ -133,8 +136,12 @@ function serverBackend(id: string): Backend {
     },
     async effects(trace, position, follow, signal) {
       const response = await post("effects", { id, trace, position }, signal);
-      const { content, readBuffer } = replyOf(await lastEvent(response, follow));
+      const { content, readBuffer } = replyOf(await lastEvent<EffectsReply>(response, follow));
       return (await openEffects(content.effects, readBuffer))!;
+    },
+    async wires(follow, signal) {
+      const response = await post("wires", { id }, signal);
+      return (await lastEvent<{ wires: WiresPart }>(response, follow)).wires;
     },
   };
 }
@@ -170,11 +177,11 @@ function replyOf<T>(content: T): Reply<T> {
 
 type EffectsReply = Readonly<{ effects: EffectsPart }>;
 
-/** Read server-sent events up to the last, which holds the effects. */
-async function lastEvent(
+/** Read server-sent events up to the last, which holds what was measured. */
+async function lastEvent<T extends object>(
   response: Response,
   follow: (progress: Progress) => void,
-): Promise<EffectsReply> {
+): Promise<T> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let pending = "";
   for (;;) {
@@ -187,13 +194,13 @@ async function lastEvent(
       if (lines.length === 0) continue;
       const data = JSON.parse(lines.map((line) => line.slice(5)).join("\n")) as
         | Progress
-        | EffectsReply
+        | T
         | { error: string };
       if ("error" in data) throw new RequestError(data.error);
-      if ("effects" in data) return data;
+      if (!("done" in data)) return data;
       follow(data);
     }
-    if (done) throw new RequestError("The measurement ended before all heads were done.");
+    if (done) throw new RequestError("The measurement ended before it was complete.");
   }
 }
 

@@ -70,6 +70,7 @@ const FINE = Float32Array.from({ length: 256 * FINE_LEVELS }, (_, index) => {
 /** Attention of one layer. */
 export interface Planes {
   weights(head: number): Float32Array;
+  row(head: number, query: number): Float32Array;
   weight(head: number, query: number, key: number): number;
 }
 
@@ -86,6 +87,12 @@ export class CodedPlanes implements Planes {
     const weights = new Float32Array(size);
     for (let i = 0; i < size; i++) weights[i] = this.at(head * size + i);
     return weights;
+  }
+
+  row(head: number, query: number): Float32Array {
+    const [, queries, keys] = this.shape;
+    const start = (head * queries + query) * keys;
+    return Float32Array.from({ length: keys }, (_, key) => this.at(start + key));
   }
 
   weight(head: number, query: number, key: number): number {
@@ -111,6 +118,11 @@ export class FloatPlanes implements Planes {
   weights(head: number): Float32Array {
     const size = this.tokens ** 2;
     return this.all.subarray(head * size, (head + 1) * size);
+  }
+
+  row(head: number, query: number): Float32Array {
+    const start = (head * this.tokens + query) * this.tokens;
+    return this.all.subarray(start, start + this.tokens);
   }
 
   weight(head: number, query: number, key: number): number {

@@ -39,7 +39,8 @@ export const NO_FILTER: Filter = {
   combine: "off",
 };
 
-const CACHED = 64;
+/** Maximum weights in memory, over the matrices of a block: 200 MB. */
+const CACHED = 5e7;
 
 export class FilteredBlock {
   readonly rows: readonly Entry[];
@@ -79,7 +80,8 @@ export class FilteredBlock {
     const planes = this.block.planes[layerIndex]?.value;
     if (cached || !planes) return cached ?? null;
     const matrix = this.compute(planes.weights(head));
-    if (this.cache.size >= CACHED) this.cache.delete(this.cache.keys().next().value!);
+    const most = Math.max(1, Math.floor(CACHED / Math.max(1, matrix.weights.length)));
+    if (this.cache.size >= most) this.cache.delete(this.cache.keys().next().value!);
     this.cache.set(key, matrix);
     return matrix;
   }

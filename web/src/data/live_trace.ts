@@ -71,6 +71,7 @@ export function liveTrace(
         heads,
         planes: live.layers.map((_, i) => Lazy.of(layer(i))),
         isFine: true,
+        top: null,
         thumbs: thumbsOf(all),
         groups: part.groups,
         roles: rolesPart(part.roles, roles),

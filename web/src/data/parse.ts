@@ -1,6 +1,6 @@
 // Parse payloads and reports, and check every field that views rely on.
 
-import type { BlockPart, Header, TracePart } from "../../generated/payload.ts";
+import type { BlockPart, Header, TracePart, WiresPart } from "../../generated/payload.ts";
 import type { Report } from "../../generated/report.ts";
 
 const FORMAT = "headscope-explorer";
@@ -36,7 +36,20 @@ export function checkHeader(value: unknown): Header {
     need(exist && (traces.length === 1 || traces.length === 2), "an example names no trace");
   }
   for (const trace of header.traces) checkTrace(trace);
+  if (header.wires) checkWires(header.wires);
   return header;
+}
+
+function checkWires({ tokens, changed, pairs, templates, wires }: WiresPart): void {
+  const [first, second] = tokens ?? [];
+  const isWithin = (at: number) => at < (first?.length ?? 0);
+  need(first?.length > 0 && first.length === second?.length, "the texts of its wires differ");
+  need(changed?.every(isWithin) && wires?.every(({ at }) => isWithin(at)), "a wire has no word");
+  need(
+    pairs?.length === templates?.length &&
+      wires.every(({ values }) => values?.length === pairs.length),
+    "wires and pairs differ",
+  );
 }
 
 export function checkTrace(trace: TracePart): void {

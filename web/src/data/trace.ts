@@ -13,6 +13,7 @@ import type {
 import {
   bufferReader,
   bytesOfBase64,
+  COARSE,
   CodedNumbers,
   CodedPlanes,
   type Numbers,
@@ -59,6 +60,11 @@ export interface Block {
   readonly heads: number;
   readonly planes: readonly Lazy<Planes>[];
   readonly isFine: boolean;
+  /** Strongest keys that each row keeps, and the sum of its other weights; null for all keys. */
+  readonly top: Readonly<{
+    keys: number;
+    rest(layerIndex: number, head: number, query: number): number;
+  }> | null;
   readonly thumbs: Thumbs;
   readonly groups: readonly (readonly number[])[] | null;
   readonly roles: BlockPart["roles"];
@@ -119,6 +125,8 @@ async function openBlock(
   const [, heads, queries, keys] = part.shape;
   const size = heads * queries * keys;
   const codes = await readBuffer(part.thumb, product(part.thumb_shape));
+  const rest =
+    part.rest === undefined ? null : await readBuffer(part.rest, product(part.shape.slice(0, 3)));
   const layer = (index: number) =>
     new Lazy(async () => {
       // Thumbnails of a short text are not pooled: they are its coarse planes.
@@ -137,6 +145,10 @@ async function openBlock(
     heads: part.heads,
     planes: part.layers.map((_, index) => layer(index)),
     isFine: part.fine !== null,
+    top: rest && {
+      keys: part.top!,
+      rest: (index, head, query) => COARSE[rest[(index * heads + head) * queries + query]],
+    },
     thumbs: {
       rows: part.thumb_shape[2],
       columns: part.thumb_shape[3],

@@ -1,6 +1,7 @@
 // Requests to the backend: exact rows, vectors, effects; their progress and errors.
 
 import { batch, type ReadonlySignal, signal } from "@preact/signals";
+import type { WiresPart } from "../../generated/payload.ts";
 import {
   type Abilities,
   type Backend,
@@ -17,6 +18,8 @@ export class Requests {
   readonly error = signal("");
   readonly progress = signal<Progress | null>(null);
   readonly effects = signal<ReadonlyMap<number, EffectTable>>(new Map());
+  readonly wires = signal<WiresPart | null>(null);
+  readonly measuringWires = signal(false);
   readonly can: ReadonlySignal<Abilities>;
   readonly exact: ExactRows;
   private measuring = new AbortController();
@@ -57,6 +60,22 @@ export class Requests {
     await this.run("", signal, async (backend) => {
       keep(await backend.effects(trace, position, follow, signal, first));
     });
+    if (!signal.aborted) this.progress.value = null;
+  }
+
+  /** Measure the wires behind the difference of two texts. */
+  async measureWires(): Promise<void> {
+    this.measuring.abort();
+    this.measuring = new AbortController();
+    const { signal } = this.measuring;
+    this.measuringWires.value = true;
+    await this.run("", signal, async (backend) => {
+      const follow = (progress: Progress) => {
+        this.progress.value = progress;
+      };
+      this.wires.value = (await backend.wires?.(follow, signal)) ?? null;
+    });
+    this.measuringWires.value = false;
     if (!signal.aborted) this.progress.value = null;
   }
 

@@ -4,7 +4,7 @@ import { type Filter, NO_FILTER } from "../data/filtered_block.ts";
 import { isSink } from "../data/head_summary.ts";
 import type { Block, Trace } from "../data/trace.ts";
 
-export const TABS = ["lines", "matrix", "neurons", "evidence", "effect"] as const;
+export const TABS = ["lines", "matrix", "wires", "neurons", "evidence", "effect"] as const;
 export const COLORS = ["role", "effect", "difference", "spread", "distance"] as const;
 const SOURCES = ["corpus", "text"] as const;
 export const THEMES = ["auto", "light", "dark"] as const;
@@ -47,6 +47,8 @@ export interface Selection extends HeadId {
   readonly key: number | null;
   /** Null for the tab that suits the length of the text. */
   readonly tab: Tab | null;
+  /** Chosen wire from 1; 0 without one. */
+  readonly wire: number;
   readonly color: ColorBy;
   readonly named: (typeof SOURCES)[number];
   /** Role to filter by: its id, "unnamed", or empty for all. */
@@ -102,6 +104,7 @@ export function defaultSelection(trace: Trace, isPair = false): Selection {
     word: null,
     key: null,
     tab: null,
+    wire: 0,
     color: isPair ? "difference" : trace.effects?.kind === "prediction" ? "effect" : "role",
     named: "corpus",
     role: "",
@@ -173,6 +176,7 @@ export function formatFragment(selection: Selection, base: Selection): string {
   add("word", selection.word, base.word);
   add("key", selection.key, base.key);
   add("tab", selection.tab, base.tab);
+  add("wire", selection.wire, base.wire);
   add("color", selection.color, base.color);
   add("named", selection.named, base.named);
   add("role", selection.role, base.role);
@@ -221,6 +225,7 @@ export function parseFragment(fragment: string, base: Selection): Selection {
     word: text("word") === "" ? null : number("word"),
     key: text("key") === "" ? null : number("key"),
     tab: choice("tab", TABS),
+    wire: number("wire"),
     color: choice("color", COLORS),
     named: choice("named", SOURCES),
     theme: choice("theme", THEMES),

@@ -1,7 +1,7 @@
 // Session of one explorer: its traces, and the rows and weights that views show of them.
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
-import type { Header, RolePart } from "../../generated/payload.ts";
+import type { Header, RolePart, WiresPart } from "../../generated/payload.ts";
 import type { Abilities, Backend } from "../data/backend.ts";
 import {
   FilteredBlock,
@@ -18,7 +18,7 @@ import { type Scheme, type Theme, themeOf } from "../paint/theme.ts";
 import { Edits } from "./edits.ts";
 import { Exercise } from "./exercise.ts";
 import { Requests } from "./requests.ts";
-import { blockOf, type HeadId, headCode, isSameHead, type Tab } from "./selection.ts";
+import { blockOf, type HeadId, headCode, isSameHead, TABS, type Tab } from "./selection.ts";
 import { SelectionStore } from "./selection_store.ts";
 
 /** One input; A or B where there are two. */
@@ -114,9 +114,22 @@ export class Session {
     const { tab } = this.selection.value;
     const { rows, columns } = this.sides.value[0].filtered;
     const usual = Math.max(rows.length, columns.length) > LINES_LIMIT ? "matrix" : "lines";
-    if (tab === null) return usual;
-    return tab === "effect" && this.layout.value !== "middle" ? usual : tab;
+    return tab !== null && this.tabs.value.includes(tab) ? tab : usual;
   });
+
+  /** Tabs of this page on this screen. */
+  readonly tabs: ReadonlySignal<readonly Tab[]> = computed(() =>
+    TABS.filter((name) => {
+      if (name === "wires") return this.wires.value !== null || this.backend?.wires !== undefined;
+      if (name === "evidence") return !this.exercise.isHidden.value;
+      return name !== "effect" || this.layout.value === "middle";
+    }),
+  );
+
+  /** Wires that were measured now, else those stored in the page. */
+  readonly wires: ReadonlySignal<WiresPart | null> = computed(
+    () => this.requests.wires.value ?? this.header.wires ?? null,
+  );
 
   layerIndex(block: Block): number {
     return Math.max(0, block.layers.indexOf(this.selection.value.layer));

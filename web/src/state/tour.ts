@@ -44,12 +44,16 @@ export function storyOf(story: Header["story"]): Step[] {
 /** Steps that hold for every text, with its words and numbers. */
 export function tourOf(trace: Trace, base: Selection, header: Header, canRun: boolean): Step[] {
   return header.tour && trace.effects?.kind === "prediction" && trace.predictions
-    ? writerTour(header.tour, base)
+    ? writerTour(header.tour, base, header.wires)
     : readerTour(trace, base, canRun);
 }
 
 /** Tour of a language model: from the answer to the head that decides. */
-function writerTour({ reader, decider }: NonNullable<Header["tour"]>, base: Selection): Step[] {
+function writerTour(
+  { reader, decider }: NonNullable<Header["tour"]>,
+  base: Selection,
+  wires: Header["wires"],
+): Step[] {
   const word = base.word === null ? "" : `&word=${base.word}`;
   return [
     {
@@ -71,13 +75,21 @@ function writerTour({ reader, decider }: NonNullable<Header["tour"]>, base: Sele
       selection: `head=${decider}${word}&color=effect&sort=1`,
       target: "effect",
     },
-    {
-      caption:
-        "All this is one sentence. Whether a head always reads like this, a corpus says; whether " +
-        "it always decides, runs over many sentences (hs.effects).",
-      selection: `head=${decider}${word}&tab=evidence`,
-      target: "evidence",
-    },
+    wires
+      ? {
+          caption:
+            `Who feeds whom: the largest of ${wires.total.toLocaleString("en")} wires between heads, ` +
+            `measured on ${wires.pairs.length} pairs of sentences. Click one for its certainty.`,
+          selection: `head=${decider}${word}&tab=wires`,
+          target: "head",
+        }
+      : {
+          caption:
+            "All this is one sentence. Whether a head always reads like this, a corpus says; " +
+            "whether it always decides, runs over many sentences (hs.effects).",
+          selection: `head=${decider}${word}&tab=evidence`,
+          target: "evidence",
+        },
   ];
 }
 

@@ -1,7 +1,7 @@
 // Files from the screen: scenes as SVG or PNG, tables as CSV.
 
 import { type ImageMark, type Mark, moved, type Scene, type TextMark } from "../layout/scene.ts";
-import { canvasOf, svgOf, widestEms } from "../paint/painter.ts";
+import { canvasOf, escapeXml, svgOf, widestEms } from "../paint/painter.ts";
 import type { Theme } from "../paint/theme.ts";
 
 const GAP = 24;
@@ -42,13 +42,38 @@ export function sheet(title: string, scenes: readonly Captioned[], theme: Theme)
   return { ...size, background: theme.tone.panel, marks };
 }
 
-export function svgFile(scene: Scene): Blob {
+export function svgFile(scene: Scene): Drawing {
   const href = (mark: ImageMark) => canvasOf(mark).toDataURL("image/png");
-  return new Blob([svgOf(scene, href)], { type: "image/svg+xml" });
+  const file = new Blob([svgOf(scene, href)], { type: "image/svg+xml" });
+  return { width: scene.width, height: scene.height, file };
 }
 
-export async function pngFile(scene: Scene): Promise<Blob> {
-  const text = await svgFile(scene).text();
+const STYLED =
+  "fill,stroke,stroke-width,stroke-opacity,stroke-dasharray,opacity,font,text-anchor,paint-order";
+
+/** Copy a drawing of the page with its styles, under a title. */
+export function copyOf(drawing: SVGSVGElement, title: string, theme: Theme): Drawing {
+  const copy = drawing.cloneNode(true) as SVGSVGElement;
+  const own = [...drawing.querySelectorAll("*")];
+  [...copy.querySelectorAll<SVGElement>("*")].forEach((element, i) => {
+    const style = getComputedStyle(own[i]);
+    for (const name of STYLED.split(",")) {
+      element.style.setProperty(name, style.getPropertyValue(name));
+    }
+  });
+  const { width, height } = drawing.getBoundingClientRect();
+  const text = `<text x="12" y="20" font-size="13" font-weight="600" fill="${theme.tone.ink}">${escapeXml(title)}</text>`;
+  const body = `<rect width="100%" height="100%" fill="${theme.tone.panel}"/>${text}`;
+  const size = `width="${width}" height="${height + 30}"`;
+  const parts = `<g transform="translate(0 30)">${new XMLSerializer().serializeToString(copy)}</g>`;
+  const file = `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="sans-serif">${body}${parts}</svg>`;
+  return { width, height: height + 30, file: new Blob([file], { type: "image/svg+xml" }) };
+}
+
+export type Drawing = Readonly<{ width: number; height: number; file: Blob }>;
+
+export async function pngFile(scene: Drawing): Promise<Blob> {
+  const text = await scene.file.text();
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await image.decode();

@@ -20,7 +20,17 @@ import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 import { Button } from "./controls.tsx";
-import { csvText, type Drawn, download, pngFile, type Row, sheet, svgFile } from "./download.ts";
+import {
+  copyOf,
+  csvText,
+  type Drawing,
+  type Drawn,
+  download,
+  pngFile,
+  type Row,
+  sheet,
+  svgFile,
+} from "./download.ts";
 import { useExplorer } from "./explorer_context.ts";
 import { headCard } from "./head_card.ts";
 import { headEffects } from "./head_values.ts";
@@ -45,6 +55,13 @@ export function ExportMenu() {
   const table = (rows: readonly Row[]) =>
     new Blob([csvText(rows, "\n")], { type: "text/csv;charset=utf-8" });
   const copy = (text: string) => navigator.clipboard?.writeText(text);
+  const drawing = (): Drawing => {
+    const wires = explorer.root.querySelector<SVGSVGElement>(".wires-svg");
+    const part = session.wires.peek();
+    if (!wires || !part) return svgFile(sceneOf(session));
+    const title = `${part.model} · wires on ${part.task}, shares of the gap · ${part.holds}`;
+    return copyOf(wires, title, session.theme.peek());
+  };
   const choice = (label: string, act: () => Promise<void>) => (
     <Button
       role="menuitem"
@@ -58,10 +75,10 @@ export function ExportMenu() {
   );
   return (
     <div class="pop menu" role="menu" aria-label="Export">
-      {choice("Drawing (SVG)", () => save(svgFile(sceneOf(session)), `${name}.svg`))}
-      {choice("Picture (PNG)", () => save(pngFile(sceneOf(session)), `${name}.png`))}
+      {choice("Drawing (SVG)", () => save(drawing().file, `${name}.svg`))}
+      {choice("Picture (PNG)", () => save(pngFile(drawing()), `${name}.png`))}
       {choice("Card of this head (PNG)", () =>
-        save(pngFile(headCard(session)), `${name}-card.png`),
+        save(pngFile(svgFile(headCard(session))), `${name}-card.png`),
       )}
       {choice("Weights of this head (CSV)", () => save(table(weightRows(session)), `${name}.csv`))}
       {choice("All heads: roles, effects (CSV)", () =>

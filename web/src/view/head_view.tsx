@@ -7,14 +7,7 @@ import { printed } from "../data/tokens.ts";
 import { lineWidth } from "../layout/lines_layout.ts";
 import { headHue, inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
-import {
-  type HeadId,
-  headCode,
-  headName,
-  isSameHead,
-  MAX_HEADS,
-  TABS,
-} from "../state/selection.ts";
+import { type HeadId, headCode, headName, isSameHead, MAX_HEADS } from "../state/selection.ts";
 import { Button, classes, consume, Segments } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { EvidenceTab } from "./evidence.tsx";
@@ -31,6 +24,7 @@ import {
   roleText,
   titleParts,
 } from "./selected_head.ts";
+import { WiresTab } from "./wires_view.tsx";
 
 export function HeadPane() {
   const session = useSession();
@@ -40,11 +34,12 @@ export function HeadPane() {
       <Title />
       <Tabs />
       <div class="body" role="tabpanel" aria-label={tab}>
-        {tab !== "evidence" && tab !== "effect" && <MediaStrip />}
+        {!["wires", "evidence", "effect"].includes(tab) && <MediaStrip />}
         {tab === "lines" && <LinesTab />}
         {tab === "matrix" && <MatrixTab />}
+        {tab === "wires" && <WiresTab />}
         {tab === "neurons" && <NeuronsTab />}
-        {tab === "evidence" && !session.exercise.isHidden.value && <EvidenceTab />}
+        {tab === "evidence" && <EvidenceTab />}
         {tab === "effect" && <EffectPane />}
       </div>
     </section>
@@ -193,6 +188,16 @@ function Subtitle() {
   const changed = session.sides.value.find(({ base }) => base.changed)?.base.changed;
   const card = session.header.evidence?.cards[headCode(selection)];
   const parts: string[] = [];
+  const { top } = side.block;
+  if (top) {
+    const { row } = session.focus(side);
+    const query = row >= 0 ? side.filtered.rows[row].positions[0] : -1;
+    const rest = query >= 0 ? top.rest(index, selection.head, query) : Number.NaN;
+    parts.push(
+      `each row keeps its ${top.keys} strongest keys` +
+        (rest >= 0 ? `; the others have ${shortWeight(rest)} of this word's attention` : ""),
+    );
+  }
   if (changed) parts.push(`B is the model ${changed}`);
   const title = titleParts(session);
   const isTitled = title.lead.startsWith("attention sink");
@@ -220,10 +225,7 @@ function Subtitle() {
 function Tabs() {
   const session = useSession();
   const now = session.tab.value;
-  const isHidden = session.exercise.isHidden.value;
-  const names = TABS.filter((name) =>
-    name === "evidence" ? !isHidden : name !== "effect" || session.layout.value === "middle",
-  );
+  const names = session.tabs.value;
   const move = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
@@ -248,6 +250,12 @@ function Tabs() {
       ))}
       {now === "lines" && <WidthLegend />}
       {now === "matrix" && <MatrixLegend />}
+      {now === "wires" && session.wires.value && (
+        <span class="wl">
+          <span class="of">width: share of the gap · strength: stability ·</span>
+          <i class="dot up" /> for <i class="dot down" /> against
+        </span>
+      )}
       {now === "neurons" && (
         <span class="wl">
           <i class="dot up" /> positive <i class="dot down" /> negative

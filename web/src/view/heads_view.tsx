@@ -465,7 +465,13 @@ function RoleLegend({ side }: { side: Side }) {
           choose={(value) => session.update({ named: value, role: "" })}
         />
       )}
-      {!hasBoth && <span class="source mut">roles {source}</span>}
+      {!hasBoth && (
+        <span class="source mut">
+          {side.block.top && side.block.roles.source === "text"
+            ? "roles need whole rows, or a corpus run"
+            : `roles ${source}`}
+        </span>
+      )}
       <BarsLegend side={side} />
     </div>
   );

@@ -3,7 +3,7 @@
 import { indexOfHead } from "../data/effects.ts";
 import type { Filter } from "../data/filtered_block.ts";
 import { rowOf } from "../data/tokens.ts";
-import { COLORS, type ColorBy, TABS, THEMES } from "../state/selection.ts";
+import { COLORS, type ColorBy, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import { consume } from "./controls.tsx";
 import type { ExplorerContext } from "./explorer_context.ts";
@@ -80,9 +80,8 @@ function actions(explorer: ExplorerContext): Record<string, () => void> {
     "]": () => above(0.05),
     o: () => toggleHead(session),
   };
-  TABS.forEach((tab, i) => {
-    bindings[String(i + 1)] = () =>
-      session.update(tab === "effect" && session.layout.peek() === "phone" ? { pane: 3 } : { tab });
+  session.tabs.peek().forEach((tab, i) => {
+    bindings[String(i + 1)] = () => session.update({ tab });
   });
   if (story >= 0) bindings[" "] = () => goTo(session, story + 1);
   return bindings;

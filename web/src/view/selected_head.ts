@@ -87,7 +87,11 @@ export function titleParts(session: Session): TitleParts {
       matrix && strongestLink(matrix, side.filtered.rows, side.filtered.columns, pinned(side), role)
     );
   });
-  return titleOf(role, share, links, pinned(lead) >= 0);
+  const title = titleOf(role, share, links, pinned(lead) >= 0);
+  // Without whole rows, no role was looked for.
+  return lead.block.top && role === null
+    ? { ...title, lead: title.lead.replace("no single role; ", "") }
+    : title;
 }
 
 const scales = new WeakMap<Matrix, { full: number; most: number }>();
@@ -164,7 +168,5 @@ export function neuronsAt(session: Session, side: Side, query: number): Neurons 
   const vectors = session.vectors(side)?.value;
   const planes = block.planes[session.layerIndex(block)]?.value;
   if (!vectors || !planes) return null;
-  const n = block.keyTokens.texts.length;
-  const recorded = planes.weights(head).subarray(query * n, (query + 1) * n);
-  return neuronsOf(block, vectors, head, query, recorded);
+  return neuronsOf(block, vectors, head, query, planes.row(head, query));
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, option, settings
+
+REPLICATE = "replicate"
+"""Folder of the run on the second corpus."""
 
 
 def analyze(
@@ -16,25 +17,26 @@ def analyze(
     *,
     metrics: Annotated[
         str,
-        typer.Option(
-            help="Names with commas between. 'all' omits js, which takes as long as the model; "
+        option(
+            "Names with commas between. 'all' omits js, which takes as long as the model; "
             "all,js adds it."
         ),
     ] = "all",
     unit: options.UnitOption = "sentence",
     segments: options.SegmentsOption = False,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(min=2, help="Cut longer documents. [default: 512, for segments 128]"),
+        int | None, option("Cut longer documents. [default: 512, for segments 128]", min=2)
     ] = None,
     windows: Annotated[
-        int | None,
-        typer.Option(min=8, help="Read longer documents in overlapping windows, not cut."),
+        int | None, option("Read longer documents in overlapping windows, not cut.", min=8)
     ] = None,
     run: options.CorpusRunOptions,
     figures: Annotated[
-        bool, typer.Option(help="Also draw the papers' figures, without a new run if complete.")
+        bool, option("Also draw the papers' figures, without a new run if complete.")
     ] = False,
+    replicate: Annotated[
+        str | None, option("A second corpus, measured in OUT/replicate: which findings hold there?")
+    ] = None,
 ) -> CommandResult:
     """Measure every head over a corpus. A stopped run continues where it stopped."""
     from headscope.run.engines.processes import warm_up
@@ -50,14 +52,20 @@ def analyze(
     if segments:
         unit = "document"
     max_tokens = max_tokens or (128 if segments else 512)
-    documents = run.open_corpus(corpus, unit)
+    corpora = {out: run.open_corpus(corpus, unit)}
+    if replicate is not None:
+        corpora[out / REPLICATE] = run.open_corpus(replicate, unit)
     loaded = run.load_model()
-    result = hs.analyze(
-        loaded,
-        hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
-        metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
-        **run.options(out=out, max_tokens=max_tokens, windows=windows),
+    result, *others = (
+        hs.analyze(
+            loaded,
+            hs.cut_segments(loaded, documents, max_tokens) if segments else documents,
+            metrics if metrics == "all" else [name.strip() for name in metrics.split(",")],
+            **run.options(out=folder, max_tokens=max_tokens, windows=windows),
+        )
+        for folder, documents in corpora.items()
     )
+    replicated = [result.replicates(other) for other in others]
     drawn = []
     if figures:
         with phase("drawing figures", settings.progress):
@@ -71,7 +79,7 @@ def analyze(
             # A mean may round to -0.0; adding 0.0 makes it 0.0.
             means[str(values.name)] = round(float(values.mean()), 6) + 0.0
     displays = [(display_of(result[name]), value) for name, value in means.items()]
-    data = {
+    data: dict[str, object] = {
         "model": result.model,
         "documents": counts["documents"],
         "unit": result.provenance["corpus"]["unit"],
@@ -87,6 +95,13 @@ def analyze(
     lines.append(f"  {'result':<{width}}  {data['result']} (headscope.open reads it)")
     if drawn:
         lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
+    for table in replicated:
+        table.to_csv(out / REPLICATE / "replication.csv")
+        data["replication"] = {
+            "summary": table.summary,
+            "table": str(out / REPLICATE / "replication.csv"),
+        }
+        lines += ["", str(table), f"table {out / REPLICATE / 'replication.csv'}"]
     return CommandResult(data, "\n".join(lines))
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from xml.etree import ElementTree as ET
 
-import typer
-
-from headscope.app.cli.command import CommandResult
+from headscope.app.cli.command import CommandResult, argument, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,17 +47,17 @@ class Verdict:
 
 
 def check(
-    run: Annotated[Path, typer.Argument(help="A run folder or result file.")],
+    run: Annotated[Path, argument("A run folder or result file.")],
     *,
-    against: Annotated[Path, typer.Option(help="The baseline: a run of the same documents.")],
+    against: Annotated[Path, option("The baseline: a run of the same documents.")],
     fail_if: Annotated[
         list[str],
-        typer.Option(
-            help="A rule; may be given again: 'null_share changes by 0.1 in any head', "
+        option(
+            "A rule; may be given again: 'null_share changes by 0.1 in any head', "
             "'accuracy_best[relation=nsubj] falls by 0.05', 'role changes in any head'."
         ),
     ],
-    junit: Annotated[Path | None, typer.Option(help="Also write a JUnit XML file.")] = None,
+    junit: Annotated[Path | None, option("Also write a JUnit XML file.")] = None,
 ) -> CommandResult:
     """Compare a run with a baseline. The exit code is 1 if a rule fails, 2 if undecided.
 
@@ -199,8 +197,7 @@ def _label(array: xr.DataArray, axis: str, label: Any, rule: str) -> Any:
             f"not {axis}."
         )
     known = {str(value): value for value in array[axis].values.tolist()}
-    if str(label) not in known:
-        raise UnknownName.of(axis, str(label), known)
+    UnknownName.check(axis, str(label), known)
     return known[str(label)]
 
 
@@ -237,11 +234,7 @@ def _shown(value: object) -> str:
 
 
 def _counts(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "tested": verdict.tested,
-        "failures": verdict.failures,
-        "undecided": verdict.undecided,
-    }
+    return {"tested": verdict.tested, "failures": verdict.failures, "undecided": verdict.undecided}
 
 
 def to_junit(verdicts: list[Verdict]) -> str:

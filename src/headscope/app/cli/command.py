@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,8 +69,6 @@ class CommandResult:
 
 @dataclass(slots=True)
 class _CliSettings:
-    """Options of the whole command line, set before a command runs."""
-
     debug: bool = False
     quiet: bool = False
     allow_pickle: bool = False
@@ -91,14 +89,24 @@ def print_status(line: str) -> None:
         typer.echo(line, err=True)
 
 
+def option(text: str, *names: str, **rules: Any) -> Any:
+    """Return an option with its help; the parameter names it unless `names` do."""
+    return typer.Option(*names, help=text, **rules)
+
+
+def argument(text: str, **rules: Any) -> Any:
+    """Return an argument with its help."""
+    return typer.Argument(help=text, **rules)
+
+
 _COMMON = {
-    "as_json": Annotated[bool, typer.Option("--json", help="Print the result as JSON.")],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")],
-    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
+    "as_json": Annotated[bool, option("Print the result as JSON.", "--json")],
+    "quiet": Annotated[bool, option("No progress on stderr.", "--quiet", "-q")],
+    "debug": Annotated[bool, option("Show the traceback of an error.", "--debug")],
 }
 _LOADING = {
     "allow_pickle": Annotated[
-        bool, typer.Option("--allow-pickle", help="Read .bin weights if there are no others.")
+        bool, option("Read .bin weights if there are no others.", "--allow-pickle")
     ]
 }
 """Options of commands that have an option `device`."""

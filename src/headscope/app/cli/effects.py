@@ -7,10 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
@@ -19,37 +17,34 @@ if TYPE_CHECKING:
 
 def effects(
     text: Annotated[
-        list[str] | None, typer.Argument(help="A text; several of one kind for intervals.")
+        list[str] | None, argument("A text; several of one kind for intervals.")
     ] = None,
     model: options.ModelOption = "smollm2",
     device: options.DeviceOption = None,
     target: Annotated[
-        str | None, typer.Option(help="A token or label; by default the top prediction.")
+        str | None, option("A token or label; by default the top prediction.")
     ] = None,
     foil: Annotated[
-        str | None,
-        typer.Option(help="Token or label to compare with; by default the next prediction."),
+        str | None, option("Token or label to compare with; by default the next prediction.")
     ] = None,
-    position: Annotated[int, typer.Option(help="Of the prediction; -1 is the last.")] = -1,
+    position: Annotated[int, option("Of the prediction; -1 is the last.")] = -1,
     measure: Annotated[
-        Literal["logit", "logprob"], typer.Option(help="Difference of logits, or log-probability.")
+        Literal["logit", "logprob"], option("Difference of logits, or log-probability.")
     ] = "logit",
     method: Annotated[
         Literal["exact", "gradient"],
-        typer.Option(help="Ablate every head, or those with the largest gradient estimate."),
+        option("Ablate every head, or those with the largest gradient estimate."),
     ] = "exact",
     corpus: Annotated[
-        str | None,
-        typer.Option(help="Instead of a text: effects on the loss of a file, or of 'demo'."),
+        str | None, option("Instead of a text: effects on the loss of a file, or of 'demo'.")
     ] = None,
     sample: options.SampleOption = None,
     seed: options.SeedOption = 0,
     max_tokens: options.MaxTokensOption = 128,
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", help="With --corpus: a file that report, card and map read."),
+        Path | None, option("With --corpus: a file that report, card and map read.", "-o", "--out")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many heads to print.")] = 10,
+    top: Annotated[int, option("How many heads to print.", min=1)] = 10,
 ) -> CommandResult:
     """Ablate each head and show the change: the number without the head − with it.
 

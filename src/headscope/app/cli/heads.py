@@ -6,10 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult
+from headscope.app.cli.command import CommandResult, option
 from headscope.app.cli.shared_options import open_results
 
 MAX_LISTED = 6
@@ -18,19 +16,18 @@ MAX_LISTED = 6
 def map_heads(
     runs: options.RunsOption,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Where to write. [default: RUN/heads]")
+        Path | None, option("Where to write. [default: RUN/heads]", "-o", "--out")
     ] = None,
     explorer: Annotated[
-        str | None,
-        typer.Option(help="An explorer page of the same model, which heads then link to."),
+        str | None, option("An explorer page of the same model, which heads then link to.")
     ] = None,
     starts: Annotated[
-        int, typer.Option(min=1, help="Number of random starts of the map; the best is kept.")
+        int, option("Number of random starts of the map; the best is kept.", min=1)
     ] = 8,
     seed: options.SeedOption = 0,
     over: Annotated[
         Literal["attention", "norm"] | None,
-        typer.Option(help="Run to map, if there are runs over attention and over norms."),
+        option("Run to map, if there are runs over attention and over norms."),
     ] = None,
 ) -> CommandResult:
     """Map all heads of a model: near heads attend alike. Each has a role and a cluster.
@@ -106,8 +103,8 @@ def map_heads(
 
 def card(
     runs: options.RunsOption,
-    layer: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
-    head: Annotated[int, typer.Option(min=0, help="Counted from 0.")],
+    layer: Annotated[int, option("Counted from 0.", min=0)],
+    head: Annotated[int, option("Counted from 0.", min=0)],
 ) -> CommandResult:
     """Show all measurements of one head. Give all runs of its model."""
     first, *others = open_results(runs)

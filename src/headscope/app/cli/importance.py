@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, option, settings
 from headscope.app.cli.models import load_model
 
 
@@ -72,11 +70,11 @@ def check_importance(
     out: options.OutOption,
     model: options.ModelOption = "smollm2",
     device: options.DeviceOption = None,
-    sample: Annotated[int, typer.Option(min=2, help="Draw this many segments.")] = 10,
-    heads: Annotated[int, typer.Option(min=1, help="Draw this many heads of each layer.")] = 2,
+    sample: Annotated[int, option("Draw this many segments.", min=2)] = 10,
+    heads: Annotated[int, option("Draw this many heads of each layer.", min=1)] = 2,
     max_tokens: options.MaxTokensOption = 64,
     renormalized: Annotated[
-        bool, typer.Option(help="Rescale the remaining weights so that each row keeps its sum.")
+        bool, option("Rescale the remaining weights so that each row keeps its sum.")
     ] = False,
     seed: options.SeedOption = 0,
     on_error: options.OnErrorOption = "raise",

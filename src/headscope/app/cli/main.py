@@ -16,12 +16,13 @@ import typer
 from headscope import __version__
 from headscope.app.cli.analyze import analyze, sensitivity
 from headscope.app.cli.check import check
-from headscope.app.cli.command import Interrupted, register, settings
+from headscope.app.cli.command import Interrupted, option, register, settings
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import check_importance, importance
 from headscope.app.cli.models import models
 from headscope.app.cli.probe import bias, combined, coreference, dependencies
+from headscope.app.cli.publish import publish
 from headscope.app.cli.report import report
 from headscope.app.cli.serve import serve
 from headscope.app.cli.track import track
@@ -48,9 +49,9 @@ def _version(is_requested: bool) -> None:
 
 @app.callback()
 def _common(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, option("Show tracebacks.", "--debug")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     settings.debug = debug
@@ -59,6 +60,7 @@ def _common(
 register(app, models, example="models minilm")
 register(app, view, example='view "The cat sat." --pair "The cat lay down." -o page.html')
 register(app, serve, example="serve --model minilm --model smollm2 --open")
+register(app, publish, example="publish --model minilm -o site/")
 register(app, analyze, example="analyze corpus.conllu --model smollm2 -o run --by genre")
 register(app, sensitivity, example="sensitivity corpus.conllu --model minilm -o sensitivity")
 register(
@@ -89,10 +91,7 @@ register(probe, combined, example="probe combined train.conllu dev.conllu -o pro
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Exit codes: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM.
-    """
+    """Run the command line and exit: 0 success, 2 bad input, 1 failure, 130 Ctrl-C, 143 SIGTERM."""
     warnings.showwarning = lambda message, *_: typer.echo(f"headscope: {message}", err=True)
     try:
         code = app(arguments, prog_name="headscope", standalone_mode=False)

@@ -6,10 +6,8 @@ import dataclasses
 import gc
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, argument, settings
 from headscope.lazy import importing
 
 if TYPE_CHECKING:
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def models(
-    name: Annotated[
-        str | None, typer.Argument(help="A packaged model, folder or hub id to describe.")
-    ] = None,
+    name: Annotated[str | None, argument("A packaged model, folder or hub id to describe.")] = None,
     device: options.DeviceOption = None,
 ) -> CommandResult:
     """List the packaged models, or describe one model and how the tap reads it."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
 
 if TYPE_CHECKING:
@@ -20,24 +18,20 @@ if TYPE_CHECKING:
     from headscope.results.result import Result
     from headscope.text.corpus import Corpus
 
-FiguresOption = Annotated[
-    bool, typer.Option(help="Draw the table, and example sentences of the best heads.")
-]
+FiguresOption = Annotated[bool, option("Draw the table, and example sentences of the best heads.")]
 
 
 def dependencies(
     corpus: options.CorpusOption,
     out: options.OutOption,
     *,
-    min_cases: Annotated[int, typer.Option(min=1, help="Omit relations with fewer words.")] = 100,
-    punctuation: Annotated[bool, typer.Option(help="Count punctuation too.")] = True,
+    min_cases: Annotated[int, option("Omit relations with fewer words.", min=1)] = 100,
+    punctuation: Annotated[bool, option("Count punctuation too.")] = True,
     possessive: Annotated[
         Literal["auto", "yes", "no"],
-        typer.Option(
-            help="Use the attention of 's for the word before it (auto: with Stanford relations)."
-        ),
+        option("Use the attention of 's for the word before it (auto: with Stanford relations)."),
     ] = "auto",
-    fold_subtypes: Annotated[bool, typer.Option(help="Count nmod:poss as nmod.")] = False,
+    fold_subtypes: Annotated[bool, option("Count nmod:poss as nmod.")] = False,
     run: options.CorpusRunOptions,
     figures: FiguresOption = True,
 ) -> CommandResult:
@@ -70,14 +64,14 @@ def coreference(
     out: options.OutOption,
     *,
     brackets: Annotated[
-        Path | None, typer.Option(help="A file of the same documents with the mentions.")
+        Path | None, option("A file of the same documents with the mentions.")
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option(min=0, help="Cut longer documents; 0 for as long as the model reads.")
+        int, option("Cut longer documents; 0 for as long as the model reads.", min=0)
     ] = 128,
     candidates: Annotated[
         Literal["mentions", "words"],
-        typer.Option(help="Choose among the head words of earlier mentions, or any word."),
+        option("Choose among the head words of earlier mentions, or any word."),
     ] = "mentions",
     run: options.CorpusRunOptions,
     figures: FiguresOption = True,
@@ -106,16 +100,16 @@ def coreference(
 
 
 def bias(
-    pro: Annotated[Path, typer.Argument(help="Sentences that fit the stereotype.")],
-    anti: Annotated[Path, typer.Argument(help="The same sentences with the other pronoun.")],
+    pro: Annotated[Path, argument("Sentences that fit the stereotype.")],
+    anti: Annotated[Path, argument("The same sentences with the other pronoun.")],
     out: options.OutOption,
     *,
     model: options.ModelOption = "minilm",
     device: options.DeviceOption = None,
     heads: Annotated[
-        Path | None, typer.Option(help="A run of `probe coreference`: shows its best heads.")
+        Path | None, option("A run of `probe coreference`: shows its best heads.")
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="How many heads to show.")] = 5,
+    n: Annotated[int, option("How many heads to show.", "-n", min=1)] = 5,
     over: options.OverOption = "attention",
     engine: options.EngineOptions,
 ) -> CommandResult:
@@ -164,7 +158,6 @@ def _answer(result: Result, out: Path, drawn: list[Path]) -> CommandResult:
 
 
 def _plain(record: Mapping[str, object]) -> dict[str, object]:
-    """Replace NaN by None, for JSON."""
     return {name: None if value != value else value for name, value in record.items()}
 
 
@@ -202,32 +195,30 @@ SCORER_KINDS: dict[str, Kind] = {
 
 
 def combined(
-    train: Annotated[str, typer.Argument(help="A treebank to learn from (CoNLL-U, …).")],
-    dev: Annotated[str, typer.Argument(help="A treebank to score on.")],
+    train: Annotated[str, argument("A treebank to learn from (CoNLL-U, …).")],
+    dev: Annotated[str, argument("A treebank to score on.")],
     out: options.OutOption,
     model: options.ModelOption = "minilm",
     device: options.DeviceOption = None,
     kinds: Annotated[
         str,
-        typer.Option(
-            help="Names with commas between, or 'all': attention, attention+words, distance+words "
+        option(
+            "Names with commas between, or 'all': attention, attention+words, distance+words "
             "and control (attention+words of a model with random weights)."
         ),
     ] = "all",
-    vectors: Annotated[
-        str | None, typer.Option(help="A file of word vectors; by default GloVe.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Training epochs.")] = None,
+    vectors: Annotated[str | None, option("A file of word vectors; by default GloVe.")] = None,
+    epochs: Annotated[int | None, option("Training epochs.", min=1)] = None,
     sample: options.SampleOption = None,
     dev_sample: options.SampleOption = None,
     seed: options.SeedOption = 0,
     over: options.OverOption = "attention",
     max_tokens: options.MaxTokensOption = 512,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder for the attention; by default the user's cache.")
+        Path | None, option("Folder for the attention; by default the user's cache.")
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Run the model in every epoch, without a cache.")
+        bool, option("Run the model in every epoch, without a cache.", "--stream")
     ] = False,
     on_error: options.OnErrorOption = "raise",
 ) -> CommandResult:
@@ -239,8 +230,7 @@ def combined(
 
     names = list(SCORER_KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
     for name in names:
-        if name not in SCORER_KINDS:
-            raise UnknownName.of("kind of probe", name, SCORER_KINDS)
+        UnknownName.check("kind of probe", name, SCORER_KINDS)
     chosen = [name for name in SCORER_KINDS if name in names]
     out.mkdir(parents=True, exist_ok=True)
     loaded = load_model(model, device)

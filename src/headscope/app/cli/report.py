@@ -5,27 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, option, settings
 from headscope.app.cli.shared_options import find_runs
 
 
 def report(
     runs: options.RunsOption,
     out: options.OutOption = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
+    title: Annotated[str | None, option("Title of the report.")] = None,
     page: Annotated[
         list[str] | None,
-        typer.Option(
-            help="An explorer page that heads link to, as MODEL=PATH; may be given again.",
+        option(
+            "An explorer page that heads link to, as MODEL=PATH; may be given again.",
             show_default=False,
         ),
     ] = None,
     replicate: Annotated[
-        list[Path] | None,
-        typer.Option(help="A run of the same model on another corpus: what holds there?"),
+        list[Path] | None, option("A run of the same model on another corpus: what holds there?")
     ] = None,
 ) -> CommandResult:
     """Write a report on runs as one HTML page: findings, figures, a card for every head."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, print_status
+from headscope.app.cli.command import CommandResult, option, print_status
 from headscope.app.cli.models import load_model
 from headscope.app.cli.shared_options import find_runs, open_results
 
@@ -17,22 +15,20 @@ if TYPE_CHECKING:
 
 def serve(
     model: Annotated[
-        list[str] | None, typer.Option(help="Packaged model, folder or hub id; may be given again.")
+        list[str] | None, option("Packaged model, folder or hub id; may be given again.")
     ] = None,
-    text: Annotated[str, typer.Option(help="The text to show first.")] = "",
-    pair: Annotated[str, typer.Option(help="The second text of a sentence pair.")] = "",
-    compare: Annotated[str, typer.Option(help="Another text to compare it with.")] = "",
+    text: Annotated[str, option("The text to show first.")] = "",
+    pair: Annotated[str, option("The second text of a sentence pair.")] = "",
+    compare: Annotated[str, option("Another text to compare it with.")] = "",
     evidence: options.EvidenceOption = None,
     device: options.DeviceOption = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any.")
-    ] = 8765,
-    max_tokens: Annotated[int, typer.Option(min=2, help="Longest text, in tokens.")] = 512,
-    seconds: Annotated[float, typer.Option(min=1, help="Time limit of one request.")] = 60,
-    token: Annotated[bool, typer.Option(help="Require the token in the printed address.")] = True,
+    host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("Port to listen on; 0 for any.", min=0, max=65535)] = 8765,
+    max_tokens: Annotated[int, option("Longest text, in tokens.", min=2)] = 512,
+    seconds: Annotated[float, option("Time limit of one request.", min=1)] = 60,
+    token: Annotated[bool, option("Require the token in the printed address.")] = True,
     open_browser: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
+        bool, option("Open the page in the browser.", "--open/--no-open")
     ] = False,
 ) -> CommandResult:
     """Serve the lab: type a text, ablate heads, and see the new prediction. Ctrl-C stops."""

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack, cast
 
-import typer
-
-from headscope.app.cli.command import settings
+from headscope.app.cli.command import argument, option, settings
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -19,39 +17,30 @@ if TYPE_CHECKING:
 UnitName = Literal["sentence", "paragraph", "document"]
 
 CorpusOption = Annotated[
-    str, typer.Argument(help="A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'.")
+    str, argument("A file or folder (text, JSON lines, CoNLL-U, …), or 'demo'.")
 ]
 RunsOption = Annotated[
     list[Path],
-    typer.Argument(
-        help="Run folders, folders that hold run folders, or result files.", show_default=False
-    ),
+    argument("Run folders, folders that hold run folders, or result files.", show_default=False),
 ]
 EvidenceOption = Annotated[
-    list[Path] | None, typer.Option(help="Folder of a corpus run of the model; may be given again.")
+    list[Path] | None, option("Folder of a corpus run of the model; may be given again.")
 ]
-OutOption = Annotated[Path, typer.Option("-o", "--out", help="Where to write.")]
-ModelOption = Annotated[str, typer.Option(help="Packaged model, folder or hub id.")]
-DeviceOption = Annotated[
-    str | None, typer.Option(help="Where to run the model: cpu, cuda, cuda:1, mps.")
-]
-UnitOption = Annotated[UnitName, typer.Option(help="Unit of one document.")]
-SampleOption = Annotated[int | None, typer.Option(min=1, help="Draw this many random documents.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
+OutOption = Annotated[Path, option("Where to write.", "-o", "--out")]
+ModelOption = Annotated[str, option("Packaged model, folder or hub id.")]
+DeviceOption = Annotated[str | None, option("Where to run the model: cpu, cuda, cuda:1, mps.")]
+UnitOption = Annotated[UnitName, option("Unit of one document.")]
+SampleOption = Annotated[int | None, option("Draw this many random documents.", min=1)]
+SeedOption = Annotated[int, option("Seed of everything random.")]
 SegmentsOption = Annotated[
-    bool,
-    typer.Option(
-        help="Cut whole documents into segments, as BERT's pre-training does (Clark et al.)."
-    ),
+    bool, option("Cut whole documents into segments, as BERT's pre-training does (Clark et al.).")
 ]
 OverOption = Annotated[
     Literal["attention", "norm"],
-    typer.Option(help="Attention, or attention weighted by the norm of the projected value."),
+    option("Attention, or attention weighted by the norm of the projected value."),
 ]
-MaxTokensOption = Annotated[int, typer.Option(min=2, help="Cut longer documents.")]
-OnErrorOption = Annotated[
-    Literal["raise", "skip"], typer.Option(help="Stop at unreadable input, or skip it.")
-]
+MaxTokensOption = Annotated[int, option("Cut longer documents.", min=2)]
+OnErrorOption = Annotated[Literal["raise", "skip"], option("Stop at unreadable input, or skip it.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +48,17 @@ class EngineOptions:
     """Options of every command that runs a model over a corpus."""
 
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes; by default chosen by job size.")
+        int | None, option("Worker processes; by default chosen by job size.", min=1)
     ] = None
     engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="Run on this machine, or on a Ray cluster.")
+        Literal["local", "ray"], option("Run on this machine, or on a Ray cluster.")
     ] = "local"
     address: Annotated[
         str | None,
-        typer.Option(
-            help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT. By default Ray starts here."
-        ),
+        option("Ray cluster: auto, HOST:PORT or ray://HOST:PORT. By default Ray starts here."),
     ] = None
-    resume: Annotated[bool, typer.Option(help="Continue the run in the folder, or start over.")] = (
-        True
-    )
-    max_word_tokens: Annotated[
-        int, typer.Option(min=1, help="Leave out longer words, such as URLs.")
-    ] = 40
+    resume: Annotated[bool, option("Continue the run in the folder, or start over.")] = True
+    max_word_tokens: Annotated[int, option("Leave out longer words, such as URLs.", min=1)] = 40
     on_error: OnErrorOption = "raise"
 
     def options(self, **more: Unpack[RunOptions]) -> RunOptions:
@@ -86,7 +69,6 @@ class EngineOptions:
 
 
 def _numbers(names: str) -> list[int]:
-    """Return the layers in a list such as `0,5,11`."""
     from headscope.errors import InputError
 
     parts = [part.strip() for part in names.split(",")]
@@ -105,17 +87,15 @@ class CorpusRunOptions(EngineOptions):
     seed: SeedOption = 0
     documents: Annotated[
         str | None,
-        typer.Option(
-            help="Which units form a document: a number (blocks of that many), a name (equal "
+        option(
+            "Which units form a document: a number (blocks of that many), a name (equal "
             "metadata or CoNLL-U comment), or each. [default: as marked]"
         ),
     ] = None
-    by: Annotated[str | None, typer.Option(help="Also measure each group of documents: genre.")] = (
-        None
-    )
+    by: Annotated[str | None, option("Also measure each group of documents: genre.")] = None
     over: OverOption = "attention"
     layers: Annotated[
-        str | None, typer.Option(help="Layers to measure, with commas between. [default: all]")
+        str | None, option("Layers to measure, with commas between. [default: all]")
     ] = None
 
     def options(self, **more: Unpack[RunOptions]) -> RunOptions:

@@ -5,34 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, print_status
+from headscope.app.cli.command import CommandResult, argument, option, print_status
 from headscope.app.cli.shared_options import open_corpus
 
 
 def track(
     sources: Annotated[
         list[str],
-        typer.Argument(
-            metavar="CHECKPOINTS... CORPUS",
-            help="Folders named after their steps (checkpoint-500), or a hub id with --revision; "
+        argument(
+            "Folders named after their steps (checkpoint-500), or a hub id with --revision; "
             "then a file or folder of text, or 'demo'.",
+            metavar="CHECKPOINTS... CORPUS",
             show_default=False,
         ),
     ],
     out: options.OutOption,
     *,
     revision: Annotated[
-        list[str] | None,
-        typer.Option(help="Revision on the hub, named after its step; may be given again."),
+        list[str] | None, option("Revision on the hub, named after its step; may be given again.")
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="Names with commas between. [default: those of roles]")
+        str | None, option("Names with commas between. [default: those of roles]")
     ] = None,
-    detect: Annotated[bool, typer.Option(help="Score heads on repeated random tokens.")] = True,
-    effects: Annotated[bool, typer.Option(help="Ablate each head: effects on the loss.")] = False,
+    detect: Annotated[bool, option("Score heads on repeated random tokens.")] = True,
+    effects: Annotated[bool, option("Ablate each head: effects on the loss.")] = False,
     unit: options.UnitOption = "sentence",
     sample: options.SampleOption = None,
     max_tokens: options.MaxTokensOption = 128,

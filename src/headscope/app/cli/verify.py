@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, argument, settings
 from headscope.errors import HeadscopeError, InputError
 
 MEASURED_AGAIN = "The next run into this folder measures it again."
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(help="A saved file, a run folder, or a cache folder.")],
+    path: Annotated[Path, argument("A saved file, a run folder, or a cache folder.")],
 ) -> CommandResult:
     """Read saved files whole and verify every hash: results, traces, probes, checkpoints, caches.
 

@@ -5,41 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
 from headscope.app.cli.shared_options import open_results
 
 
 def view(
-    text: Annotated[
-        str | None, typer.Argument(help="The text to look at.", show_default=False)
-    ] = None,
-    file: Annotated[Path | None, typer.Option(help="A file to read the text from.")] = None,
-    pair: Annotated[str | None, typer.Option(help="The second text of a sentence pair.")] = None,
-    compare: Annotated[str | None, typer.Option(help="Another text to compare it with.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Text for the decoder of an encoder-decoder.")
-    ] = None,
-    generate: Annotated[int, typer.Option(min=0, help="How many tokens the model may add.")] = 0,
+    text: Annotated[str | None, argument("The text to look at.", show_default=False)] = None,
+    file: Annotated[Path | None, option("A file to read the text from.")] = None,
+    pair: Annotated[str | None, option("The second text of a sentence pair.")] = None,
+    compare: Annotated[str | None, option("Another text to compare it with.")] = None,
+    target: Annotated[str | None, option("Text for the decoder of an encoder-decoder.")] = None,
+    generate: Annotated[int, option("How many tokens the model may add.", min=0)] = 0,
     image: Annotated[
-        list[Path] | None, typer.Option(help="A picture to show the model; may be given again.")
+        list[Path] | None, option("A picture to show the model; may be given again.")
     ] = None,
-    audio: Annotated[Path | None, typer.Option(help="A WAV file to play to the model.")] = None,
+    audio: Annotated[Path | None, option("A WAV file to play to the model.")] = None,
     model: options.ModelOption = "minilm",
     device: options.DeviceOption = None,
     neurons: Annotated[
         bool | None,
-        typer.Option(
-            help="Put queries, keys and values of all layers into the page, or of none; by "
+        option(
+            "Put queries, keys and values of all layers into the page, or of none; by "
             "default of the layer that the page opens on.",
             show_default=False,
         ),
     ] = None,
     effects: Annotated[
-        bool, typer.Option(help="Also ablate each head and measure the effect on the prediction.")
+        bool, option("Also ablate each head and measure the effect on the prediction.")
     ] = False,
     over: options.OverOption = "attention",
     evidence: options.EvidenceOption = None,

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Annotated
 
-import typer
-
 from headscope.app.cli import shared_options as options
-from headscope.app.cli.command import CommandResult, settings
+from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
 
 
 def wires(
     pairs: Annotated[
         str,
-        typer.Argument(
-            help="JSON lines with text, contrast, target, foil, template; or ioi, agreement, "
+        argument(
+            "JSON lines with text, contrast, target, foil, template; or ioi, agreement, "
             "pronouns, greater-than, induction."
         ),
     ],
@@ -25,18 +22,16 @@ def wires(
     *,
     model: options.ModelOption = "smollm2",
     device: options.DeviceOption = None,
-    n: Annotated[int, typer.Option(min=1, help="Pairs of a named task.")] = 64,
-    exact: Annotated[int, typer.Option(min=1, help="Wires to run exactly.")] = 100,
-    curve: Annotated[bool, typer.Option(help="Also measure circuits alone on held-out pairs.")] = (
-        True
-    ),
+    n: Annotated[int, option("Pairs of a named task.", min=1)] = 64,
+    exact: Annotated[int, option("Wires to run exactly.", min=1)] = 100,
+    curve: Annotated[bool, option("Also measure circuits alone on held-out pairs.")] = (True),
     seed: options.SeedOption = 0,
-    top: Annotated[int, typer.Option(min=1, help="How many wires to print.")] = 20,
+    top: Annotated[int, option("How many wires to print.", min=1)] = 20,
 ) -> CommandResult:
     """Measure wires between heads: exact effects with intervals over templates, and stability.
 
-    Writes result.nc, wires.csv, wires.png, graph.json (for MIB) and page.json. A stopped run goes
-    on where it was.
+    Writes result.nc, wires.csv, wires.png, graph.json (for MIB) and page.html, which opens on the
+    wires. A stopped run goes on where it was.
     """
     import headscope as hs
     from headscope.atomic import atomic_path
@@ -56,9 +51,10 @@ def wires(
     measured = None
     if curve and found.n_templates > 1:
         measured = found.curve(progress=settings.progress)
-    with atomic_path(out / "page.json") as temporary:
-        page = found.to_page(curve=measured)
-        temporary.write_text(json.dumps(page, ensure_ascii=False, allow_nan=False), "utf-8")
+    shown = loaded.trace(found.about["shown"]["texts"][0], effects=True)
+    hs.save_page(
+        shown, out / "page.html", wires=found.to_page(curve=measured), selection={"tab": "wires"}
+    )
     rows = found.to_page(top)["wires"]
     lines = [f"{found.about['model']}: wires on {found.about['pairs']}, as shares of the gap"]
     for wire in found.table[:top]:
@@ -66,8 +62,10 @@ def wires(
         stable = "" if math.isnan(wire.stability) else f"  stability {wire.stability:.2f}"
         lines.append(f"  {wire.source:<10} → {wire.reader:<16} {wire.share:+.3f}{bounds}{stable}")
     lines.append(f"  {found.holds}")
-    data = {"model": found.about["model"], "pairs": given.name, "result": str(out / RESULT_FILE),
-            "figure": str(figure), "wires": rows, "holds": found.holds}  # fmt: skip
+    data = {
+        "model": found.about["model"], "pairs": given.name, "result": str(out / RESULT_FILE),
+        "figure": str(figure), "page": str(out / "page.html"), "wires": rows, "holds": found.holds,
+    }  # fmt: skip
     if measured is not None:
         values = measured["faithfulness"]
         data["curve"] = dict(zip(values["k"].values.tolist(), values.values.tolist(), strict=True))
@@ -77,11 +75,11 @@ def wires(
             f"{measured.attrs['cpr']:.3f}, CMD {measured.attrs['cmd']:.3f}"
         )
     lines.append(f"  result   {out / RESULT_FILE}")
+    lines.append(f"  page     {out / 'page.html'}")
     return CommandResult(data, "\n".join(lines))
 
 
 def _file(name: str) -> str:
-    """Return the name of a file; raise UnknownName for an unknown task."""
     from pathlib import Path
 
     from headscope.errors import UnknownName

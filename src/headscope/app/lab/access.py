@@ -35,14 +35,7 @@ SAFE = {
 
 
 class AccessControl:
-    """Rejects requests of other sites and of readers without the token.
-
-    Args:
-        app: ASGI app to guard.
-        token: required token; empty for none.
-        host: address that the server listens on.
-        names: further accepted host names.
-    """
+    """Rejects requests of other sites and hosts, and without the token (empty for none)."""
 
     def __init__(self, app: ASGIApp, token: str, host: str, names: Iterable[str] = ()) -> None:
         self._app = app

@@ -25,11 +25,7 @@ FIRST_ESTIMATE = 1.0
 
 
 class QueueFull(HeadscopeError):
-    """Too many requests are waiting.
-
-    Attributes:
-        wait: seconds until the next attempt.
-    """
+    """Too many requests are waiting; the next attempt is due in `wait` seconds."""
 
     def __init__(self, message: str, wait: int) -> None:
         super().__init__(message, wait)
@@ -48,12 +44,7 @@ class Cancelled(Exception):
 
 
 class JobQueue:
-    """Runs jobs one after the other in one thread.
-
-    Args:
-        models: models whose runs can be cancelled.
-        waiting: maximum number of waiting jobs.
-    """
+    """Runs jobs one after the other in one thread; runs of `models` can be cancelled."""
 
     def __init__(self, models: Iterable[Model], waiting: int) -> None:
         self._models = list(models)

@@ -62,11 +62,7 @@ class TraceRequest:
 
 
 def read_json(body: bytes) -> Mapping[str, object]:
-    """Parse the JSON object of a request. NaN and infinity are not valid JSON.
-
-    Raises:
-        InputError: the body is not a JSON object.
-    """
+    """Parse the JSON object of a request. NaN and infinity are not valid JSON."""
 
     def refuse(name: str) -> NoReturn:
         raise ValueError(name)
@@ -81,11 +77,7 @@ def read_json(body: bytes) -> Mapping[str, object]:
 
 
 def read_trace_request(request: Mapping[str, object], models: Mapping[str, Model]) -> TraceRequest:
-    """Parse a trace request.
-
-    Raises:
-        InputError: a name is unknown, or a value has the wrong type.
-    """
+    """Parse a trace request; raise InputError for an unknown name or a wrong type."""
     model = request.get("model")
     if not isinstance(model, str) or model not in models:
         raise UnknownName.of("model", model, models)

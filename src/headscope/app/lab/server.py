@@ -35,21 +35,16 @@ QUICK = ("row", "neurons")
 """Requests answered from stored arrays, without the model."""
 SLOW = ("edit", "score")
 """Requests that run the model once."""
+MEASURED = ("effects", "wires")
+"""Requests that run the model many times and report progress."""
 BACKLOG = 2048
-"""Maximum connections waiting to be accepted."""
 MAX_CONNECTIONS = 500
 IDLE_SECONDS = 10.0
 """Time limit of a request's headers and of its body; idle connections are closed soon after it."""
 
 
 def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -> Starlette:
-    """Return the ASGI app.
-
-    Args:
-        service: models and stored traces.
-        token: required token; empty for none.
-        host: address that the server listens on.
-    """
+    """Return the ASGI app for an address; an empty token is not required."""
     queue: JobQueue | None = None
 
     @asynccontextmanager
@@ -89,7 +84,7 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
 
         return answer
 
-    async def effects(request: Request) -> Response:
+    async def measured(kind: str, request: Request) -> Response:
         body = await _body(request, service.limits.body)
         reader = reader_of(request.scope)
         service.store.find(reader, body.get("id"))
@@ -103,7 +98,7 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
             send({"done": done, "total": total})
 
         async def measure() -> None:
-            job = partial(service.measure_effects, reader, body, advance)
+            job = partial(service.measure, reader, kind, body, advance)
             try:
                 send(await run(request, job, service.limits.seconds * EFFECTS_TIMES))
             except Cancelled:
@@ -129,7 +124,7 @@ def make_lab(service: LabService, *, token: str = "", host: str = "127.0.0.1") -
     routes = [
         Route("/", page),
         Route("/trace", trace, methods=["POST"]),
-        Route("/effects", effects, methods=["POST"]),
+        *(Route(f"/{kind}", partial(measured, kind), methods=["POST"]) for kind in MEASURED),
         *(Route(f"/{kind}", ask(kind), methods=["POST"]) for kind in (*QUICK, *SLOW)),
     ]
     return Starlette(
@@ -176,7 +171,6 @@ class _TimedProtocol(H11Protocol):
     """HTTP connection that is closed while it sends no request, and beyond a number of others."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to watch a new connection."""
         super().connection_made(transport)
         self._was_idle = False
         if len(self.connections) > MAX_CONNECTIONS:
@@ -199,7 +193,6 @@ def make_token() -> str:
 
 
 async def _body(request: Request, most: int) -> Mapping[str, object]:
-    """Return the JSON object of a request of at most `most` bytes."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
         raise InputError("Requests must be JSON (Content-Type: application/json).")

@@ -157,22 +157,23 @@ class LabService:
     def ask(
         self, reader: str, kind: str, request: Mapping[str, object]
     ) -> Mapping[str, object] | bytes:
-        """Answer a request about stored traces; a row of attention is bare bytes.
-
-        Raises:
-            HeadscopeError: the traces are not stored, or lack the requested part.
-        """
+        """Answer a request about stored traces; a row of attention is bare bytes."""
         reply: Reply = getattr(self.store.find(reader, request.get("id")), kind)(request)
         answer, buffers = reply
         if kind == "row":
             return buffers[0]
         return {**answer, "buffers": packed(buffers)} if kind != "score" else answer
 
-    def measure_effects(
-        self, reader: str, request: Mapping[str, object], advance: Callable[[int, int], None]
+    def measure(
+        self,
+        reader: str,
+        kind: str,
+        request: Mapping[str, object],
+        advance: Callable[[int, int], None],
     ) -> Mapping[str, object]:
-        """Measure the effect of each head; `advance` gets the number of heads done and in all."""
-        answer, buffers = self.store.find(reader, request.get("id")).effects(request, advance)
+        """Measure `effects` or `wires`; `advance` gets the number of steps done and in all."""
+        replies = self.store.find(reader, request.get("id"))
+        answer, buffers = getattr(replies, kind)(request, advance)
         return {**answer, "buffers": packed(buffers)}
 
     def _evidence_for(self, name: str, trace: Trace) -> Evidence | None:

@@ -29,11 +29,7 @@ from headscope.metrics.core.contract import (
     SumMetric,
     attribute_errors,
 )
-from headscope.metrics.core.layer_data import (
-    JoinedLayers,
-    LayerData,
-    RowsReader,
-)
+from headscope.metrics.core.layer_data import JoinedLayers, LayerData, RowsReader
 from headscope.metrics.core.registry import is_ours
 
 
@@ -86,16 +82,12 @@ all layers."""
 
 
 class _StateKey(NamedTuple):
-    """Block, layer and input of a state."""
-
     block: str
     layer: int
     kind: _MetricInput
 
 
 class _RatioTable(NamedTuple):
-    """Rows of all ratio metrics of one layer."""
-
     shapes: list[tuple[int, ...]]
     """Shape of each array, without `document`."""
     table: Tensor
@@ -113,10 +105,7 @@ class _BatchSums:
 
 
 class Accumulator:
-    """Sums over batches. Use `batch` around each forward pass, `states` at the end.
-
-    `n_layers` is the expected number of layers in a block.
-    """
+    """Sums over batches. Use `batch` around each forward pass, `states` at the end."""
 
     def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
@@ -299,7 +288,6 @@ class Accumulator:
         return states
 
     def _arrays(self, state_key: _StateKey) -> list[tuple[str, str]]:
-        """Return metric and name of each array in the table of ratio metrics."""
         metrics = self._metrics_of(state_key.block, state_key.kind)
         ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
         return [(name, array) for name in ratios for array in RATIO_ARRAYS]
@@ -394,9 +382,8 @@ def _padded(
 def merge_states(
     metrics: Sequence[Metric], left: States, right: States, *, in_place: bool = False
 ) -> States:
-    """Merge states metric by metric; a state that only one side has is kept.
-
-    With `in_place`, arrays of `left` may be overwritten, and `left` is not used again.
+    """Merge states metric by metric; a state that only one side has is kept. With `in_place`,
+    arrays of `left` may be overwritten, and `left` is not used again.
     """
     merged: States = {block: {} for block in {**left, **right}}
     for block, by_metric in merged.items():

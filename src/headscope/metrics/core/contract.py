@@ -211,7 +211,6 @@ class _Summed(Metric):
         return {"bucket": axes.n_buckets, "head": n_heads, **own}
 
     def zero(self, n_heads: int, axes: Axes, *, is_causal: bool) -> State:
-        """Return zeros."""
         sizes = self.axis_sizes(n_heads, axes)
         return {
             name: np.zeros([sizes[dim] for dim in self.state_dims(name)]) for name in self.arrays
@@ -271,10 +270,7 @@ def reads_rows(metric: Metric) -> bool:
 
 @contextmanager
 def attribute_errors(metric: Metric) -> Iterator[None]:
-    """Convert errors in a metric's code to MetricError with its name.
-
-    headscope's own errors and a lack of memory pass unchanged.
-    """
+    """Convert errors in a metric's code, but not a lack of memory, to MetricError with its name."""
     try:
         yield
     except MetricError as error:

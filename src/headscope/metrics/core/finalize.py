@@ -59,9 +59,8 @@ def block_jackknives(
     axes: Axes,
     units: np.ndarray | None = None,
 ) -> dict[str, Jackknife]:
-    """Return the jackknives of all variables that have one.
-
-    Buckets are pooled by `units` (`bucket`); by default, those of one number in all groups.
+    """Return the jackknives of all variables that have one. Buckets are pooled by `units`
+    (`bucket`); by default, those of one number in all groups.
     """
     pooled_units = np.unique(axes.units, return_inverse=True)[1] if units is None else units
     jackknives: dict[str, Jackknife] = {}

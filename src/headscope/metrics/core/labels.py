@@ -22,8 +22,7 @@ NO_TAG = "_"
 def check_rules(tagset: object, null_keys: object) -> None:
     """Raise UnknownName for an unknown tagset or rule for null keys."""
     for what, name, kind in (("tagset", tagset, Tagset), ("null_keys", null_keys, NullKeys)):
-        if name not in get_args(kind):
-            raise UnknownName.of(what, name, get_args(kind))
+        UnknownName.check(what, name, get_args(kind))
 
 
 def tags_of(document: Document, tagset: Tagset) -> tuple[str, ...] | None:

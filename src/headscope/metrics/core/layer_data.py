@@ -354,10 +354,8 @@ def read_reductions(
 
 
 class JoinedLayers:
-    """Reductions of layers of one shape, heads side by side as if of one layer.
-
-    Memory for all expected layers is allocated at once. Tensors stored one by one would fragment
-    the model's memory.
+    """Reductions of layers of one shape, heads side by side as if of one layer. Memory is allocated
+    at once: tensors stored one by one would fragment it.
     """
 
     def __init__(self, first: LayerData, n_layers: int) -> None:
@@ -412,9 +410,7 @@ def can_compile(layer_data: LayerData) -> bool:
 
 def load_loops() -> None:
     """Load the compiled loops, or compile them at the first use; raise MissingExtra without numba.
-
-    Call this before the first batch. Memory that numba allocates later fragments the memory of
-    batches.
+    Call this before the first batch: memory that numba allocates later fragments that of batches.
     """
     _require_numba()
     from headscope.metrics.core.regions import warm_up

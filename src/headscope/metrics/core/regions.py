@@ -108,10 +108,7 @@ def _sequences(layer_data: LayerData, side: str) -> Sequences:
 
 @per_batch
 def positions(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
-    """`1 token`, or by document, float32: return positions of queries and keys.
-
-    Words that are left out have no position.
-    """
+    """`1 token`, or by document, float32: return positions; words that are left out have none."""
     sides = []
     for tokens in (layer_data.queries, layer_data.keys):
         is_kept = np.ones((1, tokens.mask.shape[1]), bool)
@@ -139,10 +136,7 @@ class TokenPairs(NamedTuple):
 
 @per_batch
 def related_pairs(layer_data: LayerData) -> tuple[TokenPairs, TokenPairs]:
-    """Return pairs of the region whose parent is the query, and those whose parent is the key.
-
-    Tokens of one word are not related.
-    """
+    """Return pairs of the region whose parent is the query, and those whose parent is the key."""
     tokens, region = layer_data.queries, region_of(layer_data)
     is_query, is_key = region.queries.cpu().numpy() > 0, region.keys.cpu().numpy() > 0
     documents, members = np.nonzero(tokens.words >= 0)
@@ -199,9 +193,7 @@ class _Piece(NamedTuple):
 
     weights: Tensor
     region: Tensor
-    """Weights, 0 outside the region."""
     scratch: Tensor
-    """Memory for intermediate results."""
 
 
 class Swept(Reduction):
@@ -572,10 +564,7 @@ def warm_up() -> None:
 
 @cache
 def squares(first: int) -> Reduction:
-    """`document head query key`: weights of the region among the first tokens that are not special.
-
-    0 in documents with fewer tokens.
-    """
+    """`document head query key`: region weights among the first tokens that are not special."""
 
     def read(layer_data: LayerData) -> Small:
         weights, rows = layer_data.weights, layer_data.rows
@@ -607,9 +596,8 @@ def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndar
 
 @per_batch
 def _square(layer_data: LayerData, first: int) -> tuple[Tensor, Tensor, slice | None]:
-    """Return positions of the first tokens, `document token`, and a mask of their pairs.
-
-    Positions are also a slice if equal in all documents, as nearly always.
+    """Return positions of the first tokens, `document token`, and a mask of their pairs. Positions
+    are also a slice if equal in all documents, as nearly always.
     """
     region = region_of(layer_data)
     positions, sizes = first_tokens(layer_data, first)

@@ -139,8 +139,7 @@ def _check_description(metric: type[Metric]) -> None:
             raise InputError(f"{cls}.{name} should be text, not {getattr(metric, name)!r}.")
     if not isinstance(metric.order, int):
         raise InputError(f"{cls}.order should be a whole number, not {metric.order!r}.")
-    if metric.scope not in ("layer", "text"):
-        raise UnknownName.of(f"scope of {cls}", metric.scope, ("layer", "text"))
+    UnknownName.check(f"scope of {cls}", metric.scope, ("layer", "text"))
     for name, known in (("blocks", ALL_BLOCKS), ("needs", frozenset(get_args(Need)))):
         if isinstance(inspect.getattr_static(metric, name), property):
             continue  # depends on options
@@ -206,16 +205,9 @@ def list_metrics(wanted: str | Metric | Iterable[str | Metric]) -> list[str | Me
 def find_metrics(
     wanted: str | Metric | Iterable[str | Metric], available: frozenset[str]
 ) -> tuple[Metric, ...]:
-    """Return metrics from names or instances.
-
-    Args:
-        wanted: "all", a name, a metric, or several (`["all", "js"]`). `tokens_per_document`
-            is always added: it counts the documents.
-        available: annotations of the corpus, and `gradients` and `loss` if the model has them.
-            "all" leaves out metrics that need others, and expensive ones (`is_default`).
-
-    Raises:
-        InputError: a named metric needs more than is available.
+    """Return metrics from names or instances; `tokens_per_document`, which counts, is always added.
+    "all" leaves out metrics that need more than is `available`, and expensive ones (`is_default`);
+    a named one raises InputError.
     """
     items = list_metrics(wanted)
     metrics: dict[str, Metric] = {COUNTS_DOCUMENTS: our_metrics()[COUNTS_DOCUMENTS]()}

@@ -163,10 +163,8 @@ class DepCases:
 
 @per_batch
 def dep_cases(layer_data: LayerData, *, punctuation: bool, possessive: Possessive) -> DepCases:
-    """Return the words of a batch that count, the root included.
-
-    Left out are words without a token, words whose parent is unknown because the tree was cut or
-    was not read by the model, and by default punctuation.
+    """Return the words of a batch that count, the root included. Left out are words without a
+    token, with an unknown parent (cut or not read), and by default punctuation.
     """
     batch, trees = layer_data.batch, layer_data.queries
     has = has_tokens(layer_data)

@@ -38,10 +38,7 @@ def read_variables(path: Path) -> tuple[str, int, dict[str, np.ndarray]]:
     """Return the name and revision of a file's specification, and its variables as floats.
 
     Weights stored as 8- or 16-bit integers are divided by their scales: one for each row of the
-    matrix, or one for the matrix. Scalars are not changed.
-
-    Raises:
-        ModelError: the file is not of version 6, is cut or too long, or has unknown content.
+    matrix, or one for the matrix. Raises ModelError for an unknown or damaged file.
     """
     file = _File(path)
     version = file.number("I")
@@ -124,7 +121,6 @@ class _File:
 def _real_numbers(
     stored: Mapping[str, np.ndarray], file: _File
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield variables with their scales applied."""
     for name, array in stored.items():
         if name.endswith("_scale") and name.removesuffix("_scale") in stored:
             continue

@@ -65,9 +65,8 @@ from headscope.model.tap.tap import Tap
 
 
 def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: int) -> str:
-    """Return the reason why a model's attention cannot be read.
-
-    `again` are the reference maps of a second run on the same inputs, which have `n_rows` rows.
+    """Return the reason why a model's attention cannot be read. `again` are the reference maps of a
+    second run on the same inputs, which have `n_rows` rows.
     """
     complete = [recording for recording in recordings if recording.is_complete]
     own_maps = [m for block, some in maps.items() if block != "cross" for m in some]
@@ -377,9 +376,8 @@ class Check:
 def wire(
     root: PreTrainedModel, example: Mapping[str, object] | None = None
 ) -> tuple[Wiring, Check]:
-    """Find every attention computation of a model and check the tap against the model's own.
-
-    Edits in effect are suspended. `example` has inputs if `examples` cannot make them.
+    """Find every attention computation of a model and check the tap against the model's own. Edits
+    in effect are suspended. `example` has inputs if `examples` cannot make them.
     """
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
@@ -464,8 +462,6 @@ def _reference_inputs(
 
 @dataclass(slots=True)
 class _Found:
-    """Reference maps found among the recordings of one route."""
-
     route: Route
     recordings: list[Recording]
     matches: list[Match]
@@ -625,6 +621,5 @@ def _sites(matches: Sequence[Match]) -> tuple[tuple[Site, ...], tuple[Site, ...]
 
 
 def _named_block(recording: Recording, block: BlockName) -> BlockName:
-    """Return `cross` if the module's name says so, else `block`."""
     is_cross = re.search(r"cross|enc_?dec|encoder_attn", recording.module.lower())
     return "cross" if is_cross else block

@@ -89,22 +89,12 @@ class Participant(NamedTuple):
     bound_sites: BoundSites
     site: Site
     inputs: ForwardInputs
-    """Inputs of the running forward pass."""
     block: BlockName
     """Block of the computation in the model that runs the forward pass."""
 
 
 class Participants:
-    """All participants in one computation, in the order of attachment.
-
-    Attributes:
-        members: at least one participant.
-        site: the computation's site in the model attached first.
-        edits: edits that apply here, each with its participant.
-        wants_scores: True if any reader needs scores.
-        wants_gradient: True if any attachment has a gradient callback.
-        returns_weights: True if the weights are returned to the model.
-    """
+    """Participants in one computation, in the order of attachment; `site` is the first's."""
 
     def __init__(self, members: Sequence[Participant]) -> None:
         self.members = members
@@ -235,7 +225,6 @@ class _Dispatcher:
             self._opened.enter_context(watching(module, self._start_watch, self._finish_watch))
 
     def detach(self, attached: Attached) -> None:
-        """Remove an attachment; the last one restores the module."""
         with _lock:
             self.attached = tuple(x for x in self.attached if x is not attached)
             if not self.attached:
@@ -243,12 +232,10 @@ class _Dispatcher:
                 self._opened.close()
 
     def attached_here(self) -> list[Attached]:
-        """Return what is attached for calls of this thread."""
         thread = threading.current_thread()
         return [x for x in self.attached if x.thread is None or x.thread is thread]
 
     def _next_call(self) -> dict[int, Participants]:
-        """Return the participants of the call that starts now, by computation."""
         deliver()
         first = _thread_state.first_number
         attachments = [x for x in self.attached_here() if x.number >= first]
@@ -394,9 +381,8 @@ class _FoldedEdits(Hooks):
 def _inputs(
     bound_sites: BoundSites, computation: int, sites: dict[BoundSites, dict[int, Site]]
 ) -> tuple[ForwardInputs, BlockName]:
-    """Return the inputs of the running forward pass, and the block of the computation in it.
-
-    The bound sites' own root comes first. A base model may run alone: then another root counts.
+    """Return the inputs of the running forward pass, and the block of the computation in it. The
+    bound sites' own root comes first; a base model may run alone.
     """
     for other in (bound_sites, *sites):
         if other.inputs is not None and computation in sites[other]:
@@ -470,10 +456,8 @@ def _read(
     n_keys: int | None = None,
     **options: Any,
 ) -> None:
-    """Pass the attention to every reader, under the block and layer of its model.
-
-    `rows` are those of a block, of a layer with `n_keys` keys. `options` are further fields of
-    `Attention`.
+    """Pass the attention to every reader, under the block and layer of its model. `rows` are those
+    of a block, of a layer with `n_keys` keys.
     """
     attentions: dict[BoundSites, Attention] = {}
     is_over = False

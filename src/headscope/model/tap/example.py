@@ -74,7 +74,6 @@ class _Maker:
         self._generator = torch.Generator().manual_seed(0)
 
     def random(self, *shape: int) -> Tensor:
-        """Return seeded noise in the model's dtype."""
         noise = torch.randn(shape, generator=self._generator)
         return noise.to(self.root.device, self.root.dtype)
 
@@ -150,7 +149,6 @@ class _Maker:
         return {"decoder_input_ids": self._ids(config, N_DECODER)}
 
     def needs(self, name: str) -> bool:
-        """True if the forward method requires this parameter."""
         parameter = self.parameters.get(name)
         return parameter is not None and (name == "bbox" or parameter.default is parameter.empty)
 
@@ -173,7 +171,6 @@ class _Maker:
 
 
 def _special_ids(config: PretrainedConfig) -> set[int]:
-    """Return all special token ids of the configuration; some are in lists."""
     ids: set[int] = set()
     for name, value in config.to_dict().items():
         if name.endswith(("token_id", "token_index", "token_ids")):

@@ -98,10 +98,8 @@ def _dispatch(
 @contextmanager
 @held
 def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None]:
-    """Send the attention calls of these modules, from every thread, to `handler`.
-
-    The handler gets the original function, then its arguments. In nested blocks the handler of
-    the inner block is called.
+    """Send the attention calls of these modules, from every thread, to `handler`, innermost first.
+    It gets the original function, then its arguments.
     """
     keys = [id(module) for module in modules]
     with _lock:
@@ -133,8 +131,6 @@ def eager_attention(root: nn.Module) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Saved:
-    """Original value of an attribute, and the number of blocks that have set it."""
-
     value: object
     n_blocks: int
 

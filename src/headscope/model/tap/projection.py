@@ -75,7 +75,6 @@ DTYPE_REL_TOLS = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Maximum difference relative to the size of what is compared, by precision."""
 HALF_REL_TOL = 3e-2
 SiteKey = tuple[BlockName, int]
-"""A block and a layer."""
 
 
 @dataclass(frozen=True, eq=False)

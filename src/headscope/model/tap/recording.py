@@ -71,8 +71,6 @@ class Run:
 
 
 class _Count(TorchFunctionMode):
-    """Count of softmaxes in any module."""
-
     def __init__(self) -> None:
         super().__init__()
         self.n = 0

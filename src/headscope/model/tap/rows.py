@@ -299,9 +299,8 @@ def mask_and_softmax(scores: Tensor, rows: slice, scale: float, plain: PlainMask
 
 
 def is_plain_softmax(call: EagerCall, site: Site) -> bool:
-    """Prove that weights are softmax(scale · q·k + mask), also for scores as high as 30.
-
-    Queries are multiplied, so that a soft cap, a sink or a bias shows.
+    """Prove that weights are softmax(scale · q·k + mask), also for scores as high as 30. Queries
+    are multiplied, so that a soft cap, a sink or a bias shows.
     """
     mask = call.mask
     if not (site.is_dot_product and site.has_scores and site.value_size) or site.scale is None:

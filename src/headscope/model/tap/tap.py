@@ -28,10 +28,8 @@ class Tap(BoundSites):
     @contextmanager
     @held
     def attached(self, attachment: Attachment, *, all_threads: bool = False) -> Iterator[None]:
-        """Attach to calls of this thread; wait while another thread holds any of the modules.
-
-        With `all_threads`, attach to calls of all threads. Modules are then not locked: other
-        threads may attach.
+        """Attach to calls of this thread; wait while another thread holds any of the modules. With
+        `all_threads`, attach to calls of all threads, without locks.
         """
         thread = None if all_threads else threading.current_thread()
         with interrupts_held(), ExitStack() as stack:
@@ -47,10 +45,8 @@ class Tap(BoundSites):
             yield
 
     def edits(self) -> tuple[Edit, ...]:
-        """Return the edits in effect for this thread, outermost first.
-
-        Edits made through another model over these modules are included, renamed to the layers
-        and blocks of this model.
+        """Return the edits in effect for this thread, outermost first. Edits made through another
+        model over these modules are renamed to this model's layers and blocks.
         """
         edits: list[Edit] = []
         for attached in attached_to(self.modules.values()):

@@ -59,7 +59,6 @@ class Steps:
     products: list[Product] = field(default_factory=list)
     """Batched products before the softmax: q·k first, then any position terms."""
     scores: Tensor | None = None
-    """Argument of the softmax."""
     weights: Tensor | None = None
     """Left operand of the product with the values, after any edit."""
     value: Tensor | None = None
@@ -307,8 +306,6 @@ def _is_weights(left: Tensor, steps: Steps) -> bool:
 
 
 class _ProductCall(NamedTuple):
-    """Call of a torch function that is a batched product."""
-
     product: Product
     run: Callable[[Product], Tensor]
     """Repeats the call with the factors of a product."""
@@ -317,7 +314,6 @@ class _ProductCall(NamedTuple):
 
 
 def _product_call(func: TorchFunction, args: Args, kwargs: Kwargs) -> _ProductCall | None:
-    """Return the call of a torch function as a product, or None for other functions."""
     if func is EINSUM:
         return _einsum_call(args)
     if func in ADDED_PRODUCTS:

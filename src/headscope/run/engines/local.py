@@ -119,8 +119,6 @@ def run_here(
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker process, its pipe and its task."""
-
     process: BaseProcess
     pipe: Connection
     task: Task | None = None
@@ -131,8 +129,6 @@ class _Worker:
 
 
 class _Pool:
-    """Worker processes and their shards."""
-
     def __init__(self, model: Model, plan: Plan, store: ShardStore, meter: Meter) -> None:
         self._model, self._plan, self._store, self._meter = model, plan, store, meter
         self._workers: list[_Worker] = []
@@ -143,7 +139,6 @@ class _Pool:
         self._killed_early = 0
 
     def run(self, shards: Iterator[Shard], n: int) -> None:
-        """Keep n workers busy until no shard is left."""
         try:
             self._meter.say(f"starting {n} workers")
             for _ in range(n):

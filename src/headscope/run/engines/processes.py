@@ -39,10 +39,7 @@ def n_cores() -> int:
 
 
 def warm_up(source: object, workers: int | None) -> None:
-    """Start the server now if a run over this corpus or file probably needs several workers.
-
-    `workers` is the requested number; None if the size of the job decides.
-    """
+    """Start the server now if a run over this corpus or file probably needs several workers."""
     if workers == 1 or n_cores() == 1:
         return
     paths = getattr(getattr(source, "source", None), "paths", None) or [source]
@@ -124,8 +121,6 @@ def _start_server() -> ForkServer | None:
 
 
 class _Forked(BaseProcess):
-    """A process forked from the server."""
-
     _start_method = "forkserver"
     needs_main = False
 

@@ -182,10 +182,7 @@ def _end(driver: subprocess.Popen[bytes]) -> None:
 
 
 def _sweep(session: str, address: str | None) -> None:
-    """Kill the processes of a Ray that a dead driver had started here.
-
-    Each has the folder of its session among its arguments, and workers end with them.
-    """
+    """Kill the processes of a Ray that a dead driver had started here, by its session's folder."""
     if not session or address is not None:
         return
     for process in Path("/proc").glob("[0-9]*"):

@@ -58,8 +58,6 @@ class Row:
 
 
 class _Actor:
-    """Worker in one of Ray's processes."""
-
     def __init__(self, packed: list[ray.ObjectRef[bytes]], plan: Plan) -> None:
         torch.set_num_threads(plan.settings.threads)
         self._model: Model = pickle.loads(ray.get(packed[0]))
@@ -82,11 +80,9 @@ class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
         self._shards = shards
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return None: the size is unknown."""
         return None
 
     def get_read_tasks(self, parallelism: int, *args: object, **options: object) -> list[ReadTask]:
-        """Return one task that reads the whole corpus."""
         shards = self._shards
         unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
 

@@ -70,14 +70,9 @@ def mentions_from_brackets(
     """Return the mentions of a document's brackets, and the unreadable brackets.
 
     Mentions may nest and cross; of two open mentions of one cluster the inner one closes first. A
-    mention of empty nodes only has no words and is left out.
-
-    Args:
-        brackets: Brackets in order of the text.
-        empty_nodes: For each empty node the word after it. CorefUD counts head words with empty
-            nodes, so the head word of mentions around them is dropped.
-        is_whole: The brackets cover the whole document. Otherwise an unpaired bracket belongs to
-            a mention that reaches beyond, which is left out without an error.
+    mention of empty nodes only is left out. Head words of mentions around `empty_nodes` are
+    dropped, because CorefUD counts these. Unless the brackets are of the whole document
+    (`is_whole`), unpaired ones are left out without an error.
     """
     mentions: list[Mention] = []
     bad: list[BadBracket] = []

@@ -60,9 +60,8 @@ def _named_by(sentences: Iterator[Sentence], key: str) -> Iterator[Sentence]:
 
 
 def conllu_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
-    """Yield the sentences of a CoNLL-U file.
-
-    A sentence with a broken line, or whose parents are not a tree, is left out as a whole.
+    """Yield the sentences of a CoNLL-U file; those with a broken line or tree are left out as a
+    whole.
     """
     fields: tuple[str, ...] = ENTITY_FIELDS
     carried: list[str] = []

@@ -82,16 +82,10 @@ def _as_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence
 def join_coreference(
     documents: Iterable[Document], coreference: Iterable[Document], name: str, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield the documents with the mentions of the same documents in another file.
+    """Yield the documents with the mentions of the same documents in another file, `name`.
 
     Both files are read in parallel, so memory stays small while their order is the same. Earlier
     mentions are replaced. Documents that are missing or have other words go to the report.
-
-    Args:
-        documents: Whole documents, such as GUM's CoNLL-U.
-        coreference: The same documents with other mentions, such as OntoGUM.
-        name: The coreference file, for messages.
-        report: Log of documents that are left out.
     """
     ahead: dict[str, Document] = {}
     source = iter(coreference)

@@ -46,7 +46,6 @@ FALLBACK: type[Reader] = PlainReader
 """Reader of files that no suffix and no reader matches."""
 
 REGISTERED: dict[str, type[Reader]] = {}
-"""Users' readers by name."""
 
 _LOOKED_AT = 100
 
@@ -174,7 +173,6 @@ BLOCKS: Mapping[Unit, int] = {"sentence": 20, "paragraph": 5}
 """Units of a block, in files that mark no documents. `studies/blocks.py` measures block sizes."""
 
 Readable = str | Path | Document | Iterable[object] | Callable[[], Iterable[object]]
-"""Argument of `read`."""
 
 _SMALL_FILES = 4 << 20
 """Maximum bytes of files that are read through to count documents."""
@@ -231,8 +229,7 @@ def read(
     """
     chosen = None if format is None else reader_named(format)
     expect("name", name, str | None, "a text, or None")
-    if layout not in get_args(Layout):
-        raise UnknownName.of("layout", layout, get_args(Layout))
+    UnknownName.check("layout", layout, get_args(Layout))
     expect("documents", documents, int | str | Callable | None, "a number, name or function")
     if isinstance(documents, int):
         whole_number("documents", documents)
@@ -441,10 +438,7 @@ class ItemSource:
 def _guarded(
     reader: Reader, path: Path, options: ReadOptions, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield the documents of a reader. Its errors name the file and line, and obey `on_error`.
-
-    A generator ends with its first error, so the rest of the file is left out.
-    """
+    """Yield the documents of a reader up to its first error, which names the file and line."""
     line, is_readable = 0, True
 
     def counted() -> Lines:
@@ -490,7 +484,6 @@ def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Pa
 
 
 def _are_names_of_files(source: object) -> TypeGuard[list[str] | tuple[str, ...]]:
-    """Return whether the source is a list of names of existing files."""
     if not isinstance(source, list | tuple) or not source:
         return False
     names = [item for item in source if isinstance(item, str) and 0 < len(item) < LONGEST_NAME]

@@ -24,9 +24,7 @@ Lines = Iterator[tuple[int, str | FileFormatError]]
 
 KEPT_MESSAGES = 20
 LONGEST_LINE = 16 << 20
-"""Maximum bytes of a line."""
 LONGEST_NUMBER = 9
-"""Maximum digits of a number in a file."""
 MAX_EXPANSION = 200
 """Maximum expansion of a gzipped file. Text expands 3 to 10 times, a bomb a thousand times."""
 EXPANSION_FROM = 4 << 20
@@ -49,13 +47,11 @@ class ReadLog:
     counts: Counter[str] = field(default_factory=Counter)
     """Number of sentences, documents, mentions … that were left out."""
     messages: list[str] = field(default_factory=list)
-    """First error messages."""
     independence: dict[str, None] = field(default_factory=dict)
     """Sentences on what is taken as independent; empty if files mark their documents."""
 
     def __post_init__(self) -> None:
-        if self.on_error not in ("raise", "skip"):
-            raise UnknownName.of("on_error", self.on_error, ("raise", "skip"))
+        UnknownName.check("on_error", self.on_error, ("raise", "skip"))
 
     def leave_out(self, what: str, error: FileFormatError) -> None:
         """Count one more of `what`, or raise the error, as `on_error` says."""
@@ -86,13 +82,10 @@ def whole_number(text: str) -> int | None:
 
 
 def read_lines(path: Path) -> Lines:
-    """Yield the lines of a file, gzipped or not.
+    """Yield the lines of a file, gzipped or not; an error takes the place of an unreadable line.
 
-    Windows line ends, a byte order mark and a missing last line end are accepted.
-
-    Raises:
-        FileFormatError: The file is UTF-16, its compression is broken, or it expands too much.
-            A line that is too long or not UTF-8 does not raise: the error takes its place.
+    Windows line ends, a byte order mark and a missing last line end are accepted. Raises
+    FileFormatError for UTF-16, broken compression, or a file that expands too much.
     """
     with path.open("rb") as raw:
         start = raw.read(2)

@@ -48,14 +48,9 @@ def document_from_dict(
 ) -> Document:
     """Return the document of a dict; inverts `Document.to_dict`.
 
-    `text` or `words` is required. Without `spans` the words are found in the text; without a text
-    they are joined by spaces. `parents` are indices of words from 0, -1 for the root, null if
-    unknown. Other entries that are strings or numbers become `meta`.
-
-    Args:
-        item: The dict.
-        name: Id of the document, if the dict lacks one.
-        text_key: Name of its text.
+    `text` (or `text_key`) or `words` is required. Without `spans` the words are found in the text;
+    without a text they are joined by spaces. `parents` are indices of words from 0, -1 for the
+    root, null if unknown. Other entries that are strings or numbers become `meta`.
     """
     text, words, spans = _text_and_words(item, name, text_key)
     readers = {

@@ -21,9 +21,8 @@ from headscope.text.readers.reader import NO_MARKS, ReadLog, broken, stem_of
 
 @dataclass(slots=True)
 class Sentence:
-    """One sentence of a file. Words, parents and brackets count from 0 within it.
-
-    Columns that its format lacks are empty. Without `spans`, words are spaced as in English.
+    """One sentence of a file. Words, parents and brackets count from 0 within it. Columns that its
+    format lacks are empty. Without `spans`, words are spaced as in English.
     """
 
     line: int
@@ -185,9 +184,6 @@ def locate(
 
     Words of a contraction get their own characters if they spell it out (`don't` as `do` + `n't`),
     otherwise all of it (`du` as `de` + `le`). Without a text, it is made from the surfaces.
-
-    Raises:
-        FileFormatError: The text does not consist of the surfaces and spaces.
     """
     pieces = [form + " " if space_after else form for form, _, space_after in surfaces]
     joined = "".join(pieces).rstrip()
