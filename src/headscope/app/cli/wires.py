@@ -67,7 +67,8 @@ def wires(
         lines.append(f"  {wire.source:<10} → {wire.reader:<16} {wire.share:+.3f}{bounds}{stable}")
     lines.append(f"  {found.holds}")
     data = {"model": found.about["model"], "pairs": given.name, "result": str(out / RESULT_FILE),
-            "figure": str(figure), "page": str(out / "page.html"), "wires": rows, "holds": found.holds}  # fmt: skip
+            "figure": str(figure), "page": str(out / "page.html"), "wires": rows,
+            "holds": found.holds}  # fmt: skip
     if measured is not None:
         values = measured["faithfulness"]
         data["curve"] = dict(zip(values["k"].values.tolist(), values.values.tolist(), strict=True))
