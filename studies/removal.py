@@ -23,7 +23,7 @@ import headscope as hs
 DOCS = Path(__file__).parents[1] / "docs"
 FILE, PAGE = DOCS / "study" / "removal.csv", DOCS / "heads.md"
 MARK = re.compile(r"(<!-- removal: measured -->\n\n).*?(\n\n<!-- end of removal -->)", re.DOTALL)
-DOCUMENTS, LEVELS = 24, (0.05, 1.0)
+DOCUMENTS, LEVELS = 16, (0.05, 1.0)
 CLASSES = {"first": "first token", ". or ,": '". or ,"'}
 Row = dict[str, str]
 
