@@ -30,8 +30,8 @@ from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import word_members, word_weights
 from headscope.model.identity import describe_model
 from headscope.model.model import Model
-from headscope.model.norm_weights import NormWeights
 from headscope.model.packaged.pinned import sha256
+from headscope.model.tap.projection import NormWeights
 from headscope.run.batches import EncodedDocument, Encoder, token_limit
 from headscope.run.options import Over, Settings
 from headscope.run.plan import Numbered

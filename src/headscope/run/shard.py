@@ -24,7 +24,6 @@ from headscope.metrics.core.accumulator import Accumulator, States
 from headscope.metrics.core.layer_data import load_loops
 from headscope.metrics.gradients import Importance
 from headscope.model.model import Model
-from headscope.model.norm_weights import NormWeights
 from headscope.model.objective import (
     NOTHING,
     choose_masked,
@@ -33,6 +32,7 @@ from headscope.model.objective import (
     target_labels,
     with_loss,
 )
+from headscope.model.tap.projection import NormWeights
 from headscope.model.tapped import once
 from headscope.run.batches import EncodedDocument, Encoder, key_classes_of, token_limit
 from headscope.run.options import Settings
