@@ -14,11 +14,13 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path, read_sealed, sealed
@@ -32,6 +34,7 @@ from headscope.causal.pair_wires import (
     encode_pair,
     encode_pairs,
     graph_of,
+    mean_sources,
 )
 from headscope.causal.patch import TextPairs, as_pairs
 from headscope.causal.stream_runner import StreamGraph
@@ -45,7 +48,7 @@ from headscope.statistics.intervals import holm, t_critical, t_two_sided
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 from headscope.text.pairs import Pairs, number_templates
 
-REPLACEMENTS: tuple[Replace, ...] = ("contrast", "zero")
+REPLACEMENTS: tuple[Replace, ...] = ("contrast", "zero", "mean")
 N_RESAMPLES = 200
 MIN_TEMPLATES = 4
 """Fewer templates have no interval."""
@@ -91,8 +94,8 @@ def wires(
         pairs: `headscope.pairs`, pairs of texts of equal numbers of tokens, or a file of them.
         target: answer of the first texts (by default their top prediction): one, or one each.
         foil: answer of the second texts: one, or one each.
-        replace: `contrast`, a source's value in the second text; or `zero`, which keeps the first
-            position, an attention sink.
+        replace: `contrast`, a source's value in the second text; `zero`; or `mean`, over all
+            positions of all texts. Zero and mean keep the first position, an attention sink.
         exact: number of wires to run exactly.
         templates: label of each pair's template; by default those of `pairs`, or near-copies.
         heads: only wires from or to these pairs of layer and head.
@@ -114,7 +117,8 @@ def wires(
         encoded, graph = encode_pairs(model, given, position)
     candidates = graph.exists if heads is None else graph.exists & _touching(graph, heads)
     numbers = number_templates([first for first, _ in given.texts], given.templates)
-    store = PairStore(folder, graph, replace)
+    mean = mean_sources(graph, encoded) if replace == "mean" else None
+    store = PairStore(folder, graph, replace, mean)
     n_done = itertools.count(1)
     with closing(Meter(2 * len(encoded), shown=progress)) as meter:
 
@@ -151,7 +155,7 @@ def wires(
     for name, values in (("estimate", integrated), ("screened", screen.sum(-1))):
         table[name] = values.sum(0)[tuple(chosen.T)] / sizes.sum()
     shown = encoded[0]
-    run = shown.run(graph, replace)
+    run = shown.run(graph, replace, mean)
     table |= _places(run, chosen, table, shown.position)
     about = {
         "model": model.name, "family": model.info.family, "pairs": given.name,
@@ -201,22 +205,29 @@ class PairStore:
     """Numbers of single pairs in a folder, named by a hash, so that a stopped run can go on."""
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None, graph: StreamGraph, replace: Replace
+        self,
+        folder: str | os.PathLike[str] | None,
+        graph: StreamGraph,
+        replace: Replace,
+        mean: Tensor | None = None,
     ) -> None:
-        self._graph, self._replace = graph, replace
+        self._run = partial(EncodedPair.run, graph=graph, replace=replace, mean=mean)
         self._folder = None if folder is None else Path(folder) / "pairs"
         self._key: dict[str, Any] = {}
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             weights = weights_sha256(graph.model.module)
             self._key = {"weights": weights, "replace": replace, "steps": IG_STEPS, **versions()}
+            if mean is not None:  # of all pairs, so other pairs give other numbers
+                content = mean.cpu().numpy().tobytes()
+                self._key["mean"] = hashlib.sha256(content).hexdigest()
 
     def get(
         self, pair: EncodedPair, kind: object, make: Callable[[PairWires], dict[str, np.ndarray]]
     ) -> dict[str, np.ndarray]:
         """Return stored arrays of a pair, or make them of its run and store them."""
         if self._folder is None:
-            return make(pair.run(self._graph, self._replace))
+            return make(self._run(pair))
         key = self._key | {"texts": pair.texts, "answers": [pair.target, pair.foil],
                            "position": pair.position, "kind": kind}  # fmt: skip
         digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:24]
@@ -227,7 +238,7 @@ class PairStore:
                     return {name: stored[name] for name in stored.files}
             except FileFormatError:
                 file.unlink()  # damaged: measured again
-        arrays = make(pair.run(self._graph, self._replace))
+        arrays = make(self._run(pair))
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
         with atomic_path(file) as temporary:
