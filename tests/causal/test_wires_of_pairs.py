@@ -303,8 +303,8 @@ def test_bad_input(tiny_llama: Model) -> None:
         hs.wires(tiny_llama, ["a bat"])  # type: ignore[list-item]
     with pytest.raises(InputError, match="2 pairs, and 1 for target"):
         hs.wires(tiny_llama, [("a bat sat", "a rat sat")] * 2, ["t"], "a")
-    with pytest.raises(UnknownName, match="Unknown replace 'mean'"):
-        hs.wires(tiny_llama, tiny_pairs(1), replace="mean")  # type: ignore[arg-type]
+    with pytest.raises(UnknownName, match="Unknown replace 'means'"):
+        hs.wires(tiny_llama, tiny_pairs(1), replace="means")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="have the same answer, 't'"):
         hs.wires(tiny_llama, [("a bat sat", "a rat sat")], "t", "t")
     with pytest.raises(InputError, match="There is no layer 9"):
