@@ -132,9 +132,12 @@ function badgeOf(
       };
     case "loading": {
       const [read, total] = [size(status.read), size(status.total)];
+      const isWhole = status.read >= status.total;
       return {
-        long: `loading the model · ${read} of ${total} MB, ${memory}`,
-        short: `${read} / ${total} MB`,
+        long: isWhole
+          ? `checking the model, ${memory}`
+          : `loading the model · ${read} of ${total} MB, ${memory}`,
+        short: isWhole ? "checking" : `${read} / ${total} MB`,
         about: `The model takes about ${memory} in this tab.`,
       };
     }
