@@ -23,7 +23,7 @@ import headscope as hs
 DOCS = Path(__file__).parents[1] / "docs"
 FILE, PAGE = DOCS / "study" / "removal.csv", DOCS / "heads.md"
 MARK = re.compile(r"(<!-- removal: measured -->\n\n).*?(\n\n<!-- end of removal -->)", re.DOTALL)
-DOCUMENTS, LEVELS = 24, (0.05, 1.0)
+DOCUMENTS, LEVELS = 16, (0.05, 1.0)
 CLASSES = {"first": "first token", ". or ,": '". or ,"'}
 Row = dict[str, str]
 
@@ -85,7 +85,10 @@ def written(text: str) -> str:
 
 def lines(rows: list[Row]) -> Iterator[str]:
     """Yield the table: what was removed, how well two estimates predict the rise of the loss."""
-    yield "| removed | r of estimate and rise | r of mean \\|∂L/∂a\\| and \\|rise\\| | error | right sign | rise, predicted |"
+    yield (
+        "| removed | r of estimate and rise | r of mean \\|∂L/∂a\\| and \\|rise\\| | error | right sign "
+        "| rise, predicted |"
+    )
     yield "|---" * 6 + "|"
     for row in rows:
         share = "5 % of " if row["level"] == "0.05" else ""

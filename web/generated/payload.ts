@@ -370,6 +370,8 @@ export interface Header {
   exercise?: ExercisePart[];
   wires?: WiresPart;
   examples: Example[];
+  /** Training step of each example: one text at several checkpoints. */
+  steps?: number[];
   command: string;
   evidence: EvidencePart | null;
   /** Address of a report on the model. */

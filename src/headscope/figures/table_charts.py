@@ -10,15 +10,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from headscope.errors import InputError, UnknownName
+from headscope.figures import chart_types
 from headscope.figures.chart_data import ValueText, cell, figure_of, numbers, rounded
-from headscope.figures.chart_types import (
-    Chart,
-    DotColumn,
-    ExampleSentence,
-    SubjectEntry,
-    VariableEntry,
-    WordLink,
-)
 from headscope.figures.head_charts import map_panel
 from headscope.figures.paint import paint
 from headscope.heads.head_map import HeadMap
@@ -151,8 +144,8 @@ def wires_figure(wires: Wires, n: int) -> Figure:
 
 def _dot_column(
     title: str, values: list[Any], *, share: bool = False, level: float | None = None
-) -> DotColumn:
-    column: DotColumn = {
+) -> chart_types.DotColumn:
+    column: chart_types.DotColumn = {
         "title": title,
         "units": "",
         "share": share,
@@ -164,7 +157,7 @@ def _dot_column(
     return column
 
 
-def _subject(title: str = "", layers: Sequence[int] = ()) -> SubjectEntry:
+def _subject(title: str = "", layers: Sequence[int] = ()) -> chart_types.SubjectEntry:
     return {"title": title, "layers": [*layers], "heads": 0, "causal": False, "page": None}
 
 
@@ -200,7 +193,7 @@ def reliance_figure(reliance: xr.DataArray, *, title: str) -> Figure:
     return paint(chart, [_subject(layers=reliance["layer"].values.tolist())])
 
 
-def _variable(key: str, label: str, units: str, values: xr.DataArray) -> VariableEntry:
+def _variable(key: str, label: str, units: str, values: xr.DataArray) -> chart_types.VariableEntry:
     return {
         "id": key,
         "name": key,
@@ -255,7 +248,7 @@ def removal_figure(checked: xr.Dataset) -> Figure:
     return paint(chart, [_subject(layers=layers)], across=len(levels))
 
 
-def map_chart(heads: HeadMap, name: str) -> Chart:
+def map_chart(heads: HeadMap, name: str) -> chart_types.Chart:
     """Build the map by role and by layer (section 6), or its clusters."""
     panel, caption = map_panel(heads), heads.title
     if name == "clark-6":
@@ -286,7 +279,7 @@ def example_figure(
     """See `ProbeExamples.figure`."""
     if not examples:
         raise InputError("There is no example to draw: the relation may not occur in the corpus.")
-    chart: Chart = {
+    chart: chart_types.Chart = {
         "id": "examples",
         "kind": "sentences",
         "title": examples.title if title is None else title,
@@ -298,7 +291,7 @@ def example_figure(
     return paint(chart, across=columns)
 
 
-def _sentence(example: ProbeExample) -> ExampleSentence:
+def _sentence(example: ProbeExample) -> chart_types.ExampleSentence:
     kinds = {}
     for arc in example.arcs:
         if arc.is_right:
@@ -307,7 +300,7 @@ def _sentence(example: ProbeExample) -> ExampleSentence:
             kinds[arc.query, arc.target] = "missed"
             if arc.predicted is not None:
                 kinds[arc.query, arc.predicted] = "wrong"
-    links: list[WordLink] = []
+    links: list[chart_types.WordLink] = []
     for (query, key), weight in np.ndenumerate(example.weights):
         kind = kinds.get((query, key), "other")
         if weight >= MIN_DRAWN or kind != "other":

@@ -127,9 +127,9 @@ class HeadMap:
             results: further results of the model, for the cards.
             explorer: address of an explorer page of the same model; cards then link to it.
         """
-        from headscope.reporting.report import save_map_page
+        from headscope.reporting.report import build_map_report, write_report
 
-        save_map_page(self, path, results, explorer=explorer)
+        write_report(build_map_report(self, results, explorer=explorer), path)
 
 
 def nearest_in(data: xr.Dataset, layer: int, head: int, n: int = 5) -> list[tuple[int, int, float]]:

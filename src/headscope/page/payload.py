@@ -160,11 +160,13 @@ class Contents:
     """Contents of a page besides its traces, and where it opens. See `save_page`.
 
     `examples` are the numbers of traces that stand together, as A and B; all of them by default.
-    `place` is where the page will run, which decides what it may ask.
+    `steps` are the training steps of the examples, which are one text. `place` is where the page
+    will run, which decides what it may ask.
     """
 
     titles: Sequence[str] | None = None
     examples: Sequence[Sequence[int]] | None = None
+    steps: Sequence[int] = ()
     selection: str = ""
     story: Sequence[Step] = ()
     exercise: Sequence[Question] = ()
@@ -228,7 +230,10 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
     }
     if contents.report:
         header["report"] = contents.report
-    looks = reading_look(traces[examples[0][0]]), deciding_look(traces[examples[0][0]])
+    if contents.steps:
+        header["steps"] = list(contents.steps)
+    opening = _shown(traces, examples, selection)[0]
+    looks = reading_look(opening), deciding_look(opening)
     if looks[0] and looks[1]:
         reader, decider = (f"L{look.layer}H{look.head}" for look in looks if look)
         header["tour"] = {"reader": reader, "decider": decider}

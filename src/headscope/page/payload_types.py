@@ -423,6 +423,8 @@ class Header(TypedDict):
     exercise: NotRequired[list[ExercisePart]]
     wires: NotRequired[WiresPart]
     examples: list[Example]
+    steps: NotRequired[list[int]]
+    """Training step of each example: one text at several checkpoints."""
     command: str
     evidence: EvidencePart | None
     report: NotRequired[str]

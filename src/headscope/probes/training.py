@@ -235,11 +235,6 @@ def epochs_for(n_sentences: int) -> int:
     return min(max(needed, MIN_EPOCHS), MAX_EPOCHS)
 
 
-def fall_of_last(log: Sequence[Epoch]) -> float:
-    """Return the relative fall of the loss in the last epoch; NaN with fewer than two."""
-    return 1 - log[-1].loss / log[-2].loss if len(log) > 1 and log[-2].loss > 0 else float("nan")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TreebankExamples:
     """Sentences of a treebank as numbers."""

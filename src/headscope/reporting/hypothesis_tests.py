@@ -195,11 +195,6 @@ def labels_above_twice_the_mean(subject: ModelResults, name: str) -> np.ndarray 
     return holm(np.minimum(lowest * n, 1.0))
 
 
-def differ_from(jackknife: Jackknife, other: Jackknife) -> np.ndarray:
-    """Return p that numbers differ from others of the same documents. Paired; Holm over them."""
-    return holm(p_differs(jackknife - other))
-
-
 Written = tuple[int | None, str, list[tuple[str, list[Phrase]]]]
 """Number of a subject, a title, and sentences by topic."""
 

@@ -19,7 +19,7 @@ export function Toolbar() {
   const explorer = useExplorer();
   const { session } = explorer;
   const side = session.sides.value[0];
-  const { place, examples } = session.header;
+  const { place, examples, steps } = session.header;
   const { story: step, filter, example, theme } = session.selection.value;
   const asked = session.exercise.asked.value !== null;
   return (
@@ -42,7 +42,7 @@ export function Toolbar() {
       )}
       <BlockChoice />
       <span class="gap" />
-      {examples.length > MAX_CHIPS && (
+      {examples.length > MAX_CHIPS && !steps && (
         <Select
           kind="b roomy"
           label="Example"

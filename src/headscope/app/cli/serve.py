@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Annotated
 
 from headscope.app.cli import shared_options as options
@@ -38,7 +39,7 @@ def serve(
     from headscope.errors import InputError, MissingExtra
 
     try:
-        from headscope.app.lab.server import bind, make_server, make_token
+        from headscope.app.lab.server import bind, make_server
         from headscope.app.lab.service import LabService
     except ModuleNotFoundError as error:
         raise MissingExtra.of(str(error.name), "lab", "The lab") from error
@@ -59,7 +60,7 @@ def serve(
         results.setdefault(names[0], []).append(result)
     limits = Limits(tokens=max_tokens, seconds=seconds)
     service = LabService(models, text, limits, results, pair, compare)
-    secret = make_token() if token else ""
+    secret = secrets.token_urlsafe(24) if token else ""
     listening = bind(host, port)
     address = f"http://{host}:{listening.getsockname()[1]}/"
     first = f"{address}?token={secret}" if secret else address

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -185,11 +184,6 @@ class _TimedProtocol(H11Protocol):
         if not self.transport.is_closing():
             self._was_idle = is_idle
             self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
-
-
-def make_token() -> str:
-    """Return a random token."""
-    return secrets.token_urlsafe(24)
 
 
 async def _body(request: Request, most: int) -> Mapping[str, object]:

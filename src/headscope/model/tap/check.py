@@ -25,16 +25,10 @@ from headscope.attention import Attention, BlockName
 from headscope.errors import TapUnsupported
 from headscope.model.edits import Ablate
 from headscope.model.private_api import OFFLOADING_HOOK, SUPPORTS_SDPA
+from headscope.model.tap import interface
 from headscope.model.tap.dispatch import AllRead, Attachment, suspended
 from headscope.model.tap.example import examples, lengthened
 from headscope.model.tap.forward_pass import media_of, uncached
-from headscope.model.tap.interface import (
-    EagerFunction,
-    eager_attention,
-    intercepted,
-    locked_modules,
-    modules_of,
-)
 from headscope.model.tap.interrupts import held, interrupts_held
 from headscope.model.tap.recording import (
     Against,
@@ -220,7 +214,7 @@ class EndToEndCheck:
         names = {id(self.root.get_submodule(name)): name for name in wiring.modules}
 
         def compare(
-            function: EagerFunction,
+            function: interface.EagerFunction,
             module: nn.Module,
             query: Tensor,
             key: Tensor,
@@ -237,7 +231,7 @@ class EndToEndCheck:
             return call.run()
 
         modules = [self.root.get_submodule(name) for name in wiring.modules]
-        with intercepted(modules, compare):
+        with interface.intercepted(modules, compare):
             self.root(**self.inputs)
         sites = tuple(
             replace(s, is_plain=plain.get((s.module, s.occurrence), False)) for s in wiring.sites
@@ -382,16 +376,16 @@ def wire(
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
         refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
-    modules = modules_of(root)
+    modules = interface.modules_of(root)
     is_offloaded = any(hasattr(module, OFFLOADING_HOOK) for module in modules)
     if not is_offloaded and any(weights.is_meta for weights in root.parameters()):
         refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
     with (
         interrupts_held(),
-        locked_modules(modules),
+        interface.locked_modules(modules),
         suspended(),
         torch.inference_mode(),
-        eager_attention(root),
+        interface.eager_attention(root),
     ):
         inputs, reference = _reference_inputs(root, example)
         depends_on_cache = False
