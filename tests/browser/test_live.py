@@ -261,6 +261,20 @@ def test_what_cannot_be_read_is_refused(
     page.wait_for_function("() => location.hash.includes('text=the%20cat&')")
 
 
+def test_a_model_is_downloaded_once(
+    visit: Callable[..., Any], serve: Callable[[Path], str], folder: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(folder, copy)
+    page = visit(serve(copy))
+    for part in copy.glob("*.gz"):
+        part.unlink()
+    (copy / "live.js").unlink()
+    page.reload()
+    page.locator(".live-badge.ready").wait_for(timeout=READY)
+    typed(page, "the cat")
+
+
 @pytest.mark.parametrize("damage", ["flip", "cut", "missing"])
 def test_a_damaged_model_is_refused(
     visit: Callable[..., Any],
