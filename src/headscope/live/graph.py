@@ -40,6 +40,7 @@ KINDS: dict[str | None, Kind] = {
     None: "vector",
 }
 """Output of the page by the model's objective."""
+INSTEAD = "Share a page without the model instead: trace.save_page(path)."
 PROOF_LENGTHS = (1, 9, 24)
 EXAMPLE_SHAPE = (2, 6)
 """Batch and length while tracing: torch.export takes 1 for a constant."""
@@ -99,11 +100,13 @@ def export(model: Model) -> Graph:
         raise MissingExtra.of(str(missing.name), "live", "A live page") from None
     kind = check_exportable(model)
     sites = model.wiring.of_block(model.wiring.main_block())
-    tokenizer = model.require_tokenizer()
     has_types = takes(model.module, "token_type_ids") and (
-        "token_type_ids" in tokenizer.model_input_names
+        model.tokenizer is None or "token_type_ids" in model.tokenizer.model_input_names
     )
     ids = torch.stack([ordinary_ids(model, EXAMPLE_SHAPE[1], seed) for seed in (1, 2)])
+    name = "last_hidden_state" if kind == "vector" else "logits"
+    if name not in model.run({"input_ids": ids[:1]}):
+        raise ModelError(f"{model.name} ({model.info.architecture}) returns no {name}. {INSTEAD}")
     gate = torch.ones(EXAMPLE_SHAPE[0], len(sites), sites[0].n_heads)
     given = _given(kind, ids, gate, [0, 1, 2], has_types=has_types)
     vectors = _vectors_of(sites)
@@ -113,9 +116,8 @@ def export(model: Model) -> Graph:
     error = compare(model, graph, proto.SerializeToString())
     if error.exceeds(REL_TOL):
         raise ModelError(
-            f"The graph of {model.name} differs from the model: attention by {error.maps:.1e}, "
-            f"the output by {error.output:.1e} of its largest value. Expected at most "
-            f"{REL_TOL:.0e}. Share a page without the model instead: trace.save_page(path)."
+            f"The graph of {model.name} differs from the model: {error}, relative to the largest "
+            f"output. Expected at most {REL_TOL:.0e}. {INSTEAD}"
         )
     return Graph(proto, kind, sites, vectors, has_types, error)
 
@@ -142,7 +144,7 @@ def check_exportable(model: Model) -> Kind:
     if reason is not None:
         raise ModelError(
             f"{model.name} ({info.architecture}) {reason}. A live page runs one encoder or causal "
-            "decoder of text. Share a page without the model instead: trace.save_page(path)."
+            f"decoder of text. {INSTEAD}"
         )
     return KINDS[info.objective]
 
@@ -266,10 +268,7 @@ def _convert(
                 input_names=[*given], output_names=[*outputs],
             )  # fmt: skip
     except Exception as error:  # torch raises its own, onnxscript any
-        raise ModelError(
-            f"{name} cannot be exported: {_operator(error)}. Share a page without the model "
-            "instead: trace.save_page(path)."
-        ) from error
+        raise ModelError(f"{name} cannot be exported: {_operator(error)}. {INSTEAD}") from error
     assert exported is not None
     proto: onnx.ModelProto = exported.model_proto
     _strip(proto)
@@ -282,7 +281,7 @@ def _operator(error: BaseException) -> str:
     first = ""
     while cause is not None:
         text = str(cause)
-        found = re.search(r"OpOverload\(op='([^']+)'|\b((?:aten|prims|torchvision)[.:]+\w+)", text)
+        found = re.search(r"OpOverload\(op='([^']+)'|\b((?:aten|prims)[.:]+\w+)", text)
         if found:
             return f"operator {found[1] or found[2]}"
         first = next((line.strip() for line in text.splitlines() if line.strip()), first)
@@ -393,16 +392,6 @@ def run_tap(
     return maps.numpy(), output.numpy()
 
 
-def ordinary_ids(model: Model, length: int, seed: int) -> Tensor:
-    """Return ids of ordinary tokens, the same for every call."""
-    tokenizer, config = model.require_tokenizer(), model.module.config.get_text_config()
-    special = {*tokenizer.all_special_ids, getattr(config, "pad_token_id", None)}
-    n = min(config.vocab_size, len(tokenizer))
-    ordinary = torch.tensor([i for i in range(n) if i not in special])
-    picked = torch.randint(len(ordinary), (length,), generator=torch.Generator().manual_seed(seed))
-    return ordinary[picked]
-
-
 def _vectors_of(sites: Sequence[Site]) -> tuple[str, ...]:
     """Return the names of the vectors that the tap sees in every layer, with one shape."""
     keys = {(site.n_groups, site.head_size) for site in sites}
@@ -410,3 +399,18 @@ def _vectors_of(sites: Sequence[Site]) -> tuple[str, ...]:
     has_keys = len(keys) == 1 and sites[0].head_size is not None
     has_values = len(values) == 1 and sites[0].value_size is not None
     return ("queries", "keys") * has_keys + ("values",) * has_values
+
+
+def ordinary_ids(model: Model, length: int, seed: int) -> Tensor:
+    """Return random ids of tokens that are not special, the same for every call."""
+    config, n = (
+        model.module.config.get_text_config(),
+        model.module.config.get_text_config().vocab_size,
+    )
+    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
+    if model.tokenizer is not None:
+        special |= {*model.tokenizer.all_special_ids}
+        n = min(n, len(model.tokenizer))
+    ordinary = torch.tensor([i for i in range(n) if i not in special])
+    picked = torch.randint(len(ordinary), (length,), generator=torch.Generator().manual_seed(seed))
+    return ordinary[picked]
