@@ -205,13 +205,13 @@ def test_state_is_in_the_address(
 ) -> None:
     address = serve(folder)
     page = visit(f"{address}#text=the%20cat%20sat&head=L1H1&off=L0H0")
-    page.wait_for_function("location.hash.startsWith('#model=')")
+    page.wait_for_function("() => location.hash.startsWith('#model=')")
     page.locator(".chip").first.wait_for()
     assert page.locator(".title").inner_text().count("L1 H1")
     assert "".join(page.locator(".stage .tok").all_inner_texts()).replace("␣", "") == "thecatsat"
     page.go_back()
     page.goto(f"{address}#example=0")
-    page.wait_for_function("!location.hash.includes('text=')")
+    page.wait_for_function("() => !location.hash.includes('text=')")
 
 
 def test_two_texts_are_compared(
@@ -224,7 +224,7 @@ def test_two_texts_are_compared(
     for index, text in enumerate(texts):
         page.locator("textarea").nth(index).fill(text)
     page.get_by_role("button", name="Read it").click()
-    page.wait_for_function("location.hash.includes('text2=')")
+    page.wait_for_function("() => location.hash.includes('text2=')")
     page.locator(".live-badge.ready").first.wait_for()
     layer, head = (int(part) for part in re.findall(r"\d+", page.url.split("head=")[1])[:2])
     rows = table(page, "Weights of this head")
@@ -258,7 +258,21 @@ def test_what_cannot_be_read_is_refused(
     assert "tokens; the model in this page reads 64. Shorten it." in alert.inner_text()
     page.locator("textarea").fill("the cat")
     page.get_by_role("button", name="Read it").click()
-    page.wait_for_function("location.hash.includes('text=the%20cat&')")
+    page.wait_for_function("() => location.hash.includes('text=the%20cat&')")
+
+
+def test_a_model_is_downloaded_once(
+    visit: Callable[..., Any], serve: Callable[[Path], str], folder: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(folder, copy)
+    page = visit(serve(copy))
+    for part in copy.glob("*.gz"):
+        part.unlink()
+    (copy / "live.js").unlink()
+    page.reload()
+    page.locator(".live-badge.ready").wait_for(timeout=READY)
+    typed(page, "the cat")
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "missing"])

@@ -85,9 +85,7 @@ export class LiveModel {
   /** Load and check the model; rejects with the reason if it cannot run. */
   start(): Promise<void> {
     this.started ??= this.load().catch((error: unknown) => {
-      const message = error instanceof Error ? error.message : String(error);
-      const isMemory = /bad_alloc|out of memory|allocat/i.test(message);
-      const reason = isMemory ? "the browser has too little memory" : message;
+      const reason = error instanceof Error ? error.message : String(error);
       this.progress.value = { state: "refused", reason };
       this.worker?.terminate();
       throw new RequestError(`The model does not run in this page: ${reason}.`);
@@ -107,14 +105,15 @@ export class LiveModel {
     const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
     const worker = new Worker(address);
     this.worker = worker;
-    const failed = new Promise<never>((_, reject) => {
-      worker.onerror = (event) => reject(new FileError(event.message || "its worker failed"));
-    });
+    worker.onerror = ({ message }) => {
+      const error = message || "its worker failed";
+      for (const id of [...this.waiting.keys()]) this.receive({ id, error }, total);
+    };
     worker.onmessage = ({ data }: MessageEvent<WorkerReply>) => this.receive(data, total);
     const parts = live.files.map(sourceOf);
     const { bytes } = live;
     const loaded = this.send({ kind: "load", wasm: sourceOf(live.wasm), parts, bytes });
-    await Promise.race([Promise.all([loaded, this.openTokenizer()]), failed]);
+    await Promise.all([loaded, this.openTokenizer()]);
     URL.revokeObjectURL(address);
     const difference = await this.prove();
     this.progress.value = { state: "ready", difference };
@@ -135,7 +134,7 @@ export class LiveModel {
     const id = ++this.sent;
     return new Promise((resolve, reject) => {
       this.waiting.set(id, (reply) => {
-        if ("error" in reply) reject(new RequestError(reply.error));
+        if ("error" in reply) reject(new RequestError(shortened(reply.error)));
         else if ("result" in reply) resolve(reply.result as T);
       });
       this.worker!.postMessage({ ...request, id });
@@ -268,6 +267,12 @@ export class LiveModel {
       }),
     );
   }
+}
+
+/** Error of the worker in the words of a page. */
+function shortened(error: string): string {
+  const isMemory = /bad_alloc|out of memory|allocat/i.test(error);
+  return isMemory ? "the browser has too little memory" : error;
 }
 
 function largestOf(values: Float32Array): number {

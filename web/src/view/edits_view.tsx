@@ -17,6 +17,8 @@ export function Edits({ side }: { side: Side }) {
   if (!can.off) {
     const off = session.edits.onlyOff;
     const isStored = session.canSwitch(side);
+    const state = session.backend?.model?.status.value.state;
+    const willRun = state === "loading" || state === "waiting";
     return (
       <>
         <h2 class="sec">Edits</h2>
@@ -36,11 +38,19 @@ export function Edits({ side }: { side: Side }) {
         <div class="note">
           {isStored
             ? "This file holds the runs without one head: switch one off, and the answer changes. "
-            : header.live
-              ? "The model does not run in this page (yet). "
-              : "A saved file cannot run the model. "}
-          Several heads, single weights, neurons and other texts: in the lab.
-          <Command text={header.command} />
+            : willRun
+              ? ""
+              : header.live
+                ? "The model does not run in this page. "
+                : "A saved file cannot run the model. "}
+          {willRun ? (
+            "Several heads, single weights and other texts: as soon as the model is loaded."
+          ) : (
+            <>
+              Several heads, single weights, neurons and other texts: in the lab.
+              <Command text={header.command} />
+            </>
+          )}
         </div>
       </>
     );

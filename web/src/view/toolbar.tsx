@@ -98,8 +98,9 @@ function LiveBadge() {
   const status = model.status.value;
   const { long, short, about } = badgeOf(status, live, model.typing.value);
   const share = status.state === "loading" ? status.read / status.total : 0;
+  const isBusy = status.state === "loading" || status.state === "computing";
   return (
-    <span class={`live-badge ${status.state}`} role="status" title={about}>
+    <span class={`live-badge ${status.state}`} role="status" aria-busy={isBusy} title={about}>
       <i aria-hidden="true" />
       <span class="long">{long}</span>
       <span class="short">{short}</span>
@@ -132,9 +133,12 @@ function badgeOf(
       };
     case "loading": {
       const [read, total] = [size(status.read), size(status.total)];
+      const isWhole = status.read >= status.total;
       return {
-        long: `loading the model · ${read} of ${total} MB, ${memory}`,
-        short: `${read} / ${total} MB`,
+        long: isWhole
+          ? `checking the model, ${memory}`
+          : `loading the model · ${read} of ${total} MB, ${memory}`,
+        short: isWhole ? "checking" : `${read} / ${total} MB`,
         about: `The model takes about ${memory} in this tab.`,
       };
     }
