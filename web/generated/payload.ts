@@ -181,6 +181,12 @@ export interface LinkedDocument {
   links: [number, number, number][];
 }
 
+/** A document of one fifth of the scale of a head's highest weight. */
+export interface SampleDocument extends LinkedDocument {
+  /** Share of all documents in this fifth. */
+  share: number;
+}
+
 /** A `HeadCard` as pages show it. */
 export interface PageCard {
   sentences: string[];
@@ -190,6 +196,8 @@ export interface PageCard {
   /** Other measurements. */
   numbers: CardNumber[];
   exemplars: LinkedDocument[];
+  /** Documents from strong to weak, one for each fifth of the scale (`head_samples`). */
+  samples?: SampleDocument[];
   neighbors: string[];
 }
 

@@ -219,6 +219,13 @@ class LinkedDocument(TypedDict):
     links: list[tuple[int, int, float]]
 
 
+class SampleDocument(LinkedDocument):
+    """A document of one fifth of the scale of a head's highest weight."""
+
+    share: float
+    """Share of all documents in this fifth."""
+
+
 class PageCard(TypedDict):
     """A `HeadCard` as pages show it."""
 
@@ -229,6 +236,8 @@ class PageCard(TypedDict):
     numbers: list[CardNumber]
     """Other measurements."""
     exemplars: list[LinkedDocument]
+    samples: NotRequired[list[SampleDocument]]
+    """Documents from strong to weak, one for each fifth of the scale (`head_samples`)."""
     neighbors: list[str]
 
 

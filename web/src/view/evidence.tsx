@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { CardNumber, PageCard, Relation } from "../../generated/payload.ts";
-import { formatNumber, ordinal } from "../data/format.ts";
+import { formatNumber, ordinal, percent } from "../data/format.ts";
 import { inText, joinedTokens, printed, spelled } from "../data/tokens.ts";
 import { arcPath } from "../layout/arcs_layout.ts";
 import { headCode, headName, parseHead } from "../state/selection.ts";
@@ -95,6 +95,23 @@ function CardParts({ card }: { card: PageCard }) {
           ))}
         </div>
       )}
+      {card.samples && (
+        <div class="wide">
+          <h3>
+            Samples from strong to weak{" "}
+            <small class="mut">
+              documents drawn at random from each fifth of the scale of its highest weight
+            </small>
+          </h3>
+          {card.samples.map((sample, i) => (
+            <Exemplar
+              key={`${i}${headCode(session.selection.value)}`}
+              {...sample}
+              note={`${percent(sample.share)} of documents`}
+            />
+          ))}
+        </div>
+      )}
       {card.neighbors.length > 0 && (
         <div class="wide">
           <h3>Heads most like it</h3>
@@ -172,7 +189,7 @@ function Interval(props: IntervalProps) {
 const UNSAID = /^(\s+|\[(CLS|SEP)\]|<\/?s>)$/;
 
 /** Sentence of the corpus with its strongest links as arcs. */
-function Exemplar({ tokens, links }: PageCard["exemplars"][number]) {
+function Exemplar({ tokens, links, note }: PageCard["exemplars"][number] & { note?: string }) {
   const ref = useRef<HTMLParagraphElement>(null);
   const [arcs, setArcs] = useState<{ path: string; weight: number }[]>([]);
   useLayoutEffect(() => {
@@ -198,6 +215,7 @@ function Exemplar({ tokens, links }: PageCard["exemplars"][number]) {
   return (
     <p class="ex" ref={ref} dir="auto">
       <span class="w num">{best?.[2].toFixed(2)}</span>
+      {note && <span class="of-documents num">{note}</span>}
       {texts.map((text, i) => {
         const kind = best && i === best[0] ? "from" : best && i === best[1] ? "to" : "";
         return (
