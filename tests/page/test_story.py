@@ -119,6 +119,15 @@ def test_a_step_that_is_none_is_refused(tmp_path: Path, step: Any) -> None:
         golden_trace().save_page(tmp_path / "page.html", story=[step])
 
 
+def test_bare_attention_has_no_command_and_a_readable_title(tmp_path: Path) -> None:
+    weights = np.full((1, 2, 3, 3), 1 / 3, dtype=np.float32)
+    for tokens in (["The", "cat", "sat"], ["The", " cat", " sat"]):
+        hs.save_page(hs.Trace.from_arrays(weights, tokens), tmp_path / "page.html")
+        header = header_of(tmp_path / "page.html")
+        assert header["command"] == ""
+        assert header["traces"][0]["title"] == "The cat sat"
+
+
 def test_samples_go_from_strong_to_weak(tiny_bert: hs.Model) -> None:
     words = ["the", "a", "cat", "dog", "bird", "sat", "on", "in", "under", "mat", "tree"]
     texts = [" ".join(words[(i * j) % 11] for j in range(1, 4 + i % 7)) for i in range(60)]

@@ -301,6 +301,7 @@ export interface Header {
   examples: Example[];
   /** Training step of each example: one text at several checkpoints. */
   steps?: number[];
+  /** Shell command for a live page; empty for attention without a model. */
   command: string;
   evidence: EvidencePart | null;
   /** Address of a report on the model. */

@@ -351,6 +351,7 @@ class Header(TypedDict):
     steps: NotRequired[list[int]]
     """Training step of each example: one text at several checkpoints."""
     command: str
+    """Shell command for a live page; empty for attention without a model."""
     evidence: EvidencePart | None
     report: NotRequired[str]
     """Address of a report on the model."""

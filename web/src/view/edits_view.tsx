@@ -34,11 +34,17 @@ export function Edits({ side }: { side: Side }) {
           </div>
         )}
         <div class="note">
-          {isStored
-            ? "This file holds the runs without one head: switch one off, and the answer changes. "
-            : "A saved file cannot run the model. "}
-          Several heads, single weights, neurons and other texts: in the lab.
-          <Command text={header.command} />
+          {!header.command
+            ? "This page was made from attention alone: there is no model to change."
+            : isStored
+              ? "This file holds the runs without one head: switch one off, and the answer changes. "
+              : "A saved file cannot run the model. "}
+          {header.command && (
+            <>
+              Several heads, single weights, neurons and other texts: in the lab.
+              <Command text={header.command} />
+            </>
+          )}
         </div>
       </>
     );

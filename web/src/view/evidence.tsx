@@ -21,7 +21,9 @@ export function EvidenceTab() {
         <div class="note">
           <b>No corpus stands behind this page.</b> One text is an anecdote. Measure all heads over
           documents, and save the page with what was found:
-          <Command text={`headscope analyze CORPUS --model ${loaded} -o run`} />
+          {session.header.command && (
+            <Command text={`headscope analyze CORPUS --model ${loaded} -o run`} />
+          )}
           <Command text={'trace.save_page("page.html", evidence=hs.open("run"))'} />
         </div>
       </div>
