@@ -31,7 +31,7 @@ def test_the_slider_moves_all_views_and_keeps_what_is_pinned(page: Any) -> None:
     slider = page.page.get_by_role("slider", name="Training step")
     assert slider.input_value() == "2", "a page opens on the last step"
     assert page.page.locator(".step").inner_text() == "step 1,000"
-    assert page.page.locator(".bars i").count() == len(STEPS)
+    assert page.page.locator(".step-bars i").count() == len(STEPS)
     page.token("query", 5).click()
     head = page.fragment["head"]
     seen = {1000: drawn(page)}

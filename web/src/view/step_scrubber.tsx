@@ -42,7 +42,7 @@ export function StepScrubber({ steps }: { steps: readonly number[] }) {
         ◂
       </Button>
       <div class="track">
-        <div class="bars" aria-hidden="true">
+        <div class="step-bars" aria-hidden="true">
           {!isHidden &&
             bars.map((bar, i) => {
               const look = roleLook(bar?.role ?? null);
