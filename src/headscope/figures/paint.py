@@ -385,9 +385,8 @@ def _areas(panel: chart_types.MapPanel) -> tuple[np.ndarray, float]:
 
 
 def role_colors(roles: Sequence[str]) -> dict[str, str]:
-    """Return a color for each name on a map, most frequent first, heads without a role last.
-
-    Roles have their color (`heads.roles`); names that probes give have others.
+    """Return a color for each name on a map, most frequent first, heads without a role last. Roles
+    have their color (`heads.roles`); names that probes give have others.
     """
     names, counts = np.unique(roles, return_counts=True)
     order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]

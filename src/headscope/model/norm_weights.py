@@ -19,10 +19,8 @@ from headscope.results.trace import Block
 
 
 class NormWeights:
-    """A reader that weights each layer's attention by norms and passes it on.
-
-    `n_empty` counts rows of real queries whose norms are all 0; they stay 0, so they add nothing to
-    sums of attention.
+    """A reader that weights each layer's attention by norms and passes it on. `n_empty` counts rows
+    of real queries whose norms are all 0; they stay 0 and add nothing to sums.
     """
 
     def __init__(self, model: Model, reader: LayerReader) -> None:

@@ -173,10 +173,8 @@ class ProbeTable(Table):
 def probe_table(
     result: Result, *, block: str | None = None, relations: Sequence[str] = ()
 ) -> ProbeTable:
-    """Return the best head of each relation or kind of mention (Clark et al. 2019, Tables 1, 2).
-
-    The row `all` comes first, then the rows by gain over their baseline. Relations with too few
-    cases, and relations that no head ever finds (`root`), are omitted.
+    """Return the best head of each relation or kind of mention (Clark et al. 2019, Tables 1, 2):
+    `all`, then by gain over the baseline, without relations with too few cases or never found.
     """
     name = block or next(iter(result.blocks))
     data = result.block(name)

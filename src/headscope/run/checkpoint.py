@@ -76,10 +76,8 @@ class _WrongCheckpoint(Exception):
 
 
 class ShardStore:
-    """Finished shards and their sum so far.
-
-    Unless the folder outlives the run (`is_kept`), files that only a later run would read are not
-    written.
+    """Finished shards and their sum so far. Unless the folder outlives the run (`is_kept`), files
+    that only a later run would read are not written.
     """
 
     def __init__(self, folder: Path, plan: Plan, n_shards: int, *, is_kept: bool = True) -> None:
@@ -336,10 +334,8 @@ DIFFERENCE_TEXTS = {
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder; within the block no other process works in it.
-
-    Files of killed processes are removed. A finished run in a folder that cannot be written is
-    not locked: it is only opened.
+    """Make the folder; within the block no other process works in it. Files of killed processes are
+    removed. A finished run in a folder that cannot be written is only opened.
     """
     lock = filelock.FileLock(folder / ".lock")
     try:

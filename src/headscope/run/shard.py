@@ -70,10 +70,8 @@ def question(
     seed: int,
     target: str | int | None = None,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Return inputs and labels of the model's own objective, or of a named answer.
-
-    Masked tokens depend on the seed and the document's content, not on its batch, so any cut
-    into shards masks the same tokens.
+    """Return inputs and labels of the model's own objective, or of a named answer. Masked tokens
+    depend on the seed and the document's content, not on its batch or shard.
     """
     objective = model.info.objective
     if objective is None:  # a user's scalar needs no labels
@@ -105,10 +103,8 @@ MAX_KEPT = 192 << 20
 
 
 class FreedMemory:
-    """Return of memory that glibc keeps after it is freed; nothing happens elsewhere.
-
-    Batches of many shapes fragment the heap: without this, a long run grows to several times its
-    need. A process has one, `FREED`.
+    """Return of memory that glibc keeps after it is freed; nothing happens elsewhere. Batches of
+    many shapes fragment the heap of a long run. A process has one, `FREED`.
     """
 
     def __init__(self) -> None:
