@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -381,6 +381,8 @@ class BiasRow:
 class BiasTable(Table):
     """Heads by gender bias: `print` it, or use `to_csv`, `to_dataframe` or `to_latex`."""
 
+    _row = BiasRow
+
     title: str
     pairs: int
     """Number of pronouns in each condition."""
@@ -389,13 +391,6 @@ class BiasTable(Table):
     """Accuracy pro and anti of heads chosen on one half of the pairs, scored on the other."""
     crossfit_intervals: tuple[Bounds, Bounds]
     """95 % intervals of both, by occupation; NaN with too few pairs."""
-
-    def _columns(self) -> list[str]:
-        return list(BiasRow.__slots__)
-
-    def records(self) -> list[dict[str, Value]]:
-        """Return the rows as plain values, one dict each."""
-        return [asdict(row) for row in self.rows]
 
     def _cells(self) -> list[list[str]]:
         return [

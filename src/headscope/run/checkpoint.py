@@ -44,7 +44,7 @@ from headscope.errors import (
     warn,
 )
 from headscope.metrics.core.accumulator import States, merge_states
-from headscope.metrics.core.contract import LayersMetric, Metric
+from headscope.metrics.core.contract import LayersMetric
 from headscope.metrics.core.registry import OWN
 from headscope.results.files import RESULT_FILE
 from headscope.results.files import open as open_file
@@ -303,16 +303,11 @@ def check_states(plan: Plan, states: States) -> None:
             if (metric := metrics.get(name)) is None:
                 raise ValueError(f"it has {name!r}, which the plan does not measure")
             found = {key: (array.dtype, array.ndim) for key, array in state.items()}
-            if found != (expected := _state_types(metric, plan)):
+            n_lead = int(metric.scope == "layer" and not isinstance(metric, LayersMetric))
+            zero = metric.zero(1, plan.axes, is_causal=True)
+            expected = {k: (v.dtype, n_lead + len(metric.state_dims(k))) for k, v in zero.items()}
+            if found != expected:
                 raise ValueError(f"{block} {name} has arrays {found}, expected {expected}")
-
-
-def _state_types(metric: Metric, plan: Plan) -> dict[str, tuple[np.dtype, int]]:
-    n_lead = int(metric.scope == "layer" and not isinstance(metric, LayersMetric))
-    zero = metric.zero(1, plan.axes, is_causal=True)
-    return {
-        name: (array.dtype, n_lead + len(metric.state_dims(name))) for name, array in zero.items()
-    }
 
 
 def _listed(names: list[str]) -> str:
@@ -420,7 +415,12 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             )
         return
     if resume:
-        _refuse_unknown(folder, file)
+        if (folder / RESULT_FILE).is_file():
+            raise RunMismatch(
+                f"{folder} holds a result, but no {file.name} that says what it is of. "
+                "headscope.open reads it; for a new run choose another folder, or pass "
+                "resume=False (--no-resume) to replace it."
+            )
     else:
         for path in [folder / RESULT_FILE, *(folder / FOLDER).glob("*.npz")]:
             path.unlink(missing_ok=True)
@@ -449,15 +449,6 @@ def read_plan(file: Path) -> dict[str, object]:
     if found != content["hash"]:
         raise ValueError(f"its hash is {found[:16]}…, expected {content['hash']!s:.16}…")
     return plan
-
-
-def _refuse_unknown(folder: Path, file: Path) -> None:
-    if (folder / RESULT_FILE).is_file():
-        raise RunMismatch(
-            f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "
-            "reads it; for a new run choose another folder, or pass resume=False (--no-resume) to "
-            "replace it."
-        )
 
 
 def _differences(

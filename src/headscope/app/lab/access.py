@@ -100,9 +100,13 @@ class AccessControl:
 
     def _is_ours(self, host: str) -> bool:
         name = _host_name(host)
-        if name in self._names:
-            return True
-        return self._is_anywhere and _is_address(name)
+        if name in self._names or not self._is_anywhere:
+            return name in self._names
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return True
 
 
 def reader_of(scope: Scope) -> str:
@@ -127,14 +131,6 @@ def _cookie(scope: Scope, name: str) -> str:
 def _host_name(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def _forbid(scope: Scope, message: str) -> Response:
