@@ -84,7 +84,6 @@ class ProbeRow:
     visible: float | None = None
     """Accuracy over the words whose target is a visible key; None in coreference."""
     offset: int | None = None
-    """Best fixed offset."""
 
     @property
     def gain(self) -> float:

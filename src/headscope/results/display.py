@@ -31,7 +31,6 @@ LABEL_NAMES: Mapping[str, Mapping[str, str]] = {
     "key_class": {"first": "the first token"},
     "gradient_class": {"first": "the first token"},
 }
-"""Display names of axis labels."""
 LAST = 1 << 20
 CURE = "cut long documents (max_tokens), or take as many sentences of each"
 """Remedy if one document dominates a sum."""

@@ -55,7 +55,6 @@ from headscope.run.shard import ShardReport, ShardSums
 FOLDER = "shards"
 FOLD_EVERY = 16
 MAX_FILES = 5
-"""Maximum number of files in a warning."""
 
 T = TypeVar("T")
 
@@ -64,7 +63,6 @@ class ShardKey(NamedTuple):
     """Identity of a checkpoint."""
 
     plan: str
-    """Hash of the plan."""
     shard: int | None
     """Shard id; None for a sum of several."""
     through: int = 0
@@ -316,7 +314,6 @@ def _listed(names: list[str]) -> str:
 
 
 MAX_DIFFERENCES = 4
-"""Maximum number of differences in a message."""
 CAUSES = ("model name", "corpus name", "corpus unit", "the model", "the documents")
 """Prefixes of differences that cause others, such as other labels."""
 DIFFERENCE_TEXTS = {
