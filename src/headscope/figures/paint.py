@@ -346,7 +346,11 @@ def _paint_map(chart: chart_types.MapFigure) -> Figure:
         right.set_title(f"{len(set(panel['cluster']))} clusters")
         _hide_axes(right)
         return figure
-    areas, largest = _areas(panel)
+    sizes = np.nan_to_num(np.abs(_array(panel.get("effect", []))))
+    largest = float(sizes.max(initial=0.0))
+    areas = np.full(len(x), float(AREA))
+    if largest:
+        areas = AREAS[0] + (AREAS[1] - AREAS[0]) * sizes / largest
     order = np.argsort(-areas, kind="stable")  # small points are drawn on large ones
     roles = np.array(panel["role"])
     for name, color in role_colors(panel["role"]).items():
@@ -376,18 +380,9 @@ def _hide_axes(axes: Axes) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _areas(panel: chart_types.MapPanel) -> tuple[np.ndarray, float]:
-    sizes = np.nan_to_num(np.abs(_array(panel.get("effect", []))))
-    largest = float(sizes.max(initial=0.0))
-    if not largest:
-        return np.full(len(panel["x"]), float(AREA)), 0.0
-    return AREAS[0] + (AREAS[1] - AREAS[0]) * sizes / largest, largest
-
-
 def role_colors(roles: Sequence[str]) -> dict[str, str]:
-    """Return a color for each name on a map, most frequent first, heads without a role last.
-
-    Roles have their color (`heads.roles`); names that probes give have others.
+    """Return a color for each name on a map, most frequent first, heads without a role last. Roles
+    have their color (`heads.roles`); names that probes give have others.
     """
     names, counts = np.unique(roles, return_counts=True)
     order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]

@@ -49,17 +49,10 @@ def probe_figure(table: ProbeTable) -> Figure:
             for name, symbol, values in marks
         ],
     }
-    chart = figure_of(
-        "probe",
-        "dots",
-        table.title,
-        "",
-        groups=[f"{row.label} ({row.cases:,})" for row in rows],
-        subjects=[0],
-        columns=[column],
-        notes=[f"L{row.layer} H{row.head}{ARROWS[row.direction]}" for row in rows],
-    )
-    return paint(chart, [_subject("best head, 95 % interval")])
+    groups = [f"{row.label} ({row.cases:,})" for row in rows]
+    notes = [f"L{row.layer} H{row.head}{ARROWS[row.direction]}" for row in rows]
+    names = ["best head, 95 % interval"]
+    return _paint_dots("probe", table.title, [column], groups, names, notes=notes)
 
 
 def bias_figure(table: BiasTable) -> Figure:
@@ -73,17 +66,11 @@ def bias_figure(table: BiasTable) -> Figure:
         share=True,
         level=0.5,
     )
-    chart = figure_of(
-        "bias",
-        "dots",
-        table.title,
-        f"{table.pairs} pronouns of each kind; right: pro minus anti in points, 95 % interval",
-        groups=[f"L{row.layer} H{row.head}" for row in rows],
-        subjects=[0, 1],
-        columns=[column],
-        notes=[percent(row.gap, row.gap_low, row.gap_high, "+") for row in rows],
-    )
-    return paint(chart, [_subject(f"{name}-stereotypical") for name in ("pro", "anti")])
+    caption = f"{table.pairs} pronouns of each kind; right: pro minus anti in points, 95 % interval"
+    groups = [f"L{row.layer} H{row.head}" for row in rows]
+    notes = [percent(row.gap, row.gap_low, row.gap_high, "+") for row in rows]
+    names = [f"{name}-stereotypical" for name in ("pro", "anti")]
+    return _paint_dots("bias", table.title, [column], groups, names, caption, notes=notes)
 
 
 def score_figure(score: ExplainedScore, n: int = 8) -> Figure:
@@ -95,8 +82,7 @@ def score_figure(score: ExplainedScore, n: int = 8) -> Figure:
         column = _dot_column(f"by the {side}'s parts", [values], level=0.0)
         column |= {"groups": [name for name, _ in rows], "units": "score above the other keys"}
         columns.append(column)
-    chart = figure_of("score", "dots", score.title, "", groups=[], subjects=[0], columns=columns)
-    return paint(chart, [_subject()])
+    return _paint_dots("score", score.title, columns, [], [""])
 
 
 def lens_figure(lens: Lens) -> Figure:
@@ -130,16 +116,25 @@ def wires_figure(wires: Wires, n: int) -> Figure:
         "share of the gap", [[cell(ValueText(w.share, w.low, w.high)) for w in rows]], level=0.0
     )
     stability = _dot_column("stability", [[rounded(w.stability) for w in rows]], share=True)
-    chart = figure_of(
-        "wires",
-        "dots",
-        f"Wires of {wires.about['model']}: {wires.about['pairs']}",
-        "",
-        groups=[f"{w.source} → {w.reader}" for w in rows],
-        subjects=[0],
-        columns=[share, stability] if wires.n_templates > 1 else [share],
-    )
-    return paint(chart, [_subject(wires.holds)])
+    columns = [share, stability] if wires.n_templates > 1 else [share]
+    groups = [f"{w.source} → {w.reader}" for w in rows]
+    title = f"Wires of {wires.about['model']}: {wires.about['pairs']}"
+    return _paint_dots("wires", title, columns, groups, [wires.holds])
+
+
+def _paint_dots(
+    key: str,
+    title: str,
+    columns: Sequence[Any],
+    groups: list[str],
+    names: list[str],
+    caption: str = "",
+    **content: Any,
+) -> Figure:
+    places = list(range(len(names)))
+    content |= {"groups": groups, "subjects": places, "columns": columns}
+    chart = figure_of(key, "dots", title, caption, **content)
+    return paint(chart, [_subject(name) for name in names])
 
 
 def _dot_column(

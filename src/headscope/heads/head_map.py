@@ -292,15 +292,12 @@ def embed(distances: np.ndarray, *, seed: int, starts: int) -> tuple[np.ndarray,
 
 
 def cluster(distances: np.ndarray, *, most: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hierarchical clusters by Ward's linkage.
+    """Hierarchical clusters by Ward's linkage on the square roots of the distances.
 
-    On the square roots of the distances: the root of a Jensen-Shannon divergence is a metric
-    that embeds in Euclidean space, as Ward's method assumes; the root of a mean of such
-    divergences comes close. Average linkage would split off one odd head after another.
-
-    Returns:
-        The linkage (for a dendrogram); the silhouette of each number of clusters from 2 to
-        `most`; and each item's cluster, from 0, in the number that has the highest.
+    The root of a Jensen-Shannon divergence is a metric that embeds in Euclidean space, as Ward's
+    method assumes. Average linkage would split off one odd head after another. Returns the linkage,
+    the silhouette of each number of clusters from 2 to `most`, and each item's cluster, from 0, in
+    the number that has the highest.
     """
     from scipy.cluster import hierarchy  # type: ignore[import-untyped, unused-ignore]
     from scipy.spatial.distance import squareform  # type: ignore[import-untyped, unused-ignore]

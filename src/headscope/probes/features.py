@@ -285,11 +285,8 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """Attention of a treebank in a memory-mapped file of float16.
-
-    The next kind of probe reads the same store. A store appears when complete. In the user's
-    cache, the least recently used stores are removed when a new one needs space; in another
-    folder, all are kept.
+    """Attention of a treebank in a memory-mapped file of float16, for all kinds of probes. In the
+    user's cache, the least recently used stores make room for new ones.
     """
 
     values: np.ndarray

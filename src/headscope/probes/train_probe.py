@@ -358,7 +358,6 @@ PARAMETER_DIMS = {
         "out_weights": ("unit",),
     },
 }
-"""Axes of a scorer's parameters."""
 
 
 def _parameters(scorer: training.Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:

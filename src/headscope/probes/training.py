@@ -46,7 +46,6 @@ class ProbeBatch:
     attention: Tensor | None = None
     """`sentence word column head`, as in `headscope.probes.features`."""
     vectors: Tensor | None = None
-    """`sentence word dimension`."""
 
 
 class Scorer(nn.Module, ABC):

@@ -291,7 +291,6 @@ def _spoken(name: str, subjects: Sequence[ModelResults]) -> str:
 
 
 MAX = 5
-"""Maximum heads of each measure."""
 
 
 def change_table(subjects: Sequence[ModelResults], differences: Differences) -> Figure | None:

@@ -503,7 +503,6 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
     "Coreference": (coreference,),
     "Does it matter": (effects, norms, importance),
 }
-"""The rules of each topic, in the order of the page."""
 
 
 def notable_heads(subject: ModelResults) -> dict[tuple[int, int], str]:

@@ -22,7 +22,6 @@ from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Jackknife
 ALPHA = 0.05
 """A corrected p value below it is significant."""
 HeadValue = tuple[int, int, ValueText]
-"""Layer, head and value."""
 
 
 @dataclass(frozen=True)

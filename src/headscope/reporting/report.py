@@ -103,7 +103,6 @@ def _tree(element: ET.Element) -> Tree:
 
 
 SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens", "max_word_tokens")
-"""The settings of a run that are shown."""
 
 
 def provenance_of(subject: ModelResults) -> Provenance:
@@ -373,7 +372,6 @@ def _report(
 
 
 _Part = tuple[str, str, Sequence[Figure | None]]
-"""Id, title and figures of a section."""
 
 
 def _map_part(subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap]) -> _Part:

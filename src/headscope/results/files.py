@@ -398,7 +398,6 @@ def _text_tuple(array: xr.DataArray) -> tuple[str, ...]:
 
 
 RESULT_FILE = "result.nc"
-"""Name of the result's file in a run folder."""
 
 
 def _check_format(file: Path, version: object) -> None:

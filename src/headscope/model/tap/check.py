@@ -204,10 +204,9 @@ class EndToEndCheck:
                 )
 
     def with_rows(self, wiring: Wiring) -> Wiring:
-        """Return the wiring with what blocks of rows were proved to give.
-
-        First each layer is proved to be a plain softmax, or not. Then the model runs by rows:
-        through the family's function, and with q·k turned into weights here.
+        """Return the wiring with what blocks of rows were proved to give: each layer a plain
+        softmax or not; then the model by rows, through the family's function and with q·k turned
+        into weights here.
         """
         plain: dict[tuple[str, int], bool] = {}
         calls: Counter[str] = Counter()
@@ -277,9 +276,8 @@ class EndToEndCheck:
 
     def find_stop(self) -> Stops | None:
         """Return a way to end the pass after the last layer with bit-equal attention, or None.
-
-        A pass that ends there needs no cache. In some families a cache changes the memory layout
-        of keys, and so the last bits of their products.
+        Without a cache if possible: in some families it changes the layout of keys, and so the last
+        bits.
         """
         if self._stops({**self.inputs, **uncached(self.root)}):
             return "uncached"
@@ -538,10 +536,8 @@ def _is_within(module: str, name: str) -> bool:
 
 
 def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
-    """Name the blocks: a single stack is `self`, and so is the text of a generating model.
-
-    Layers that attend to another stack are `cross`, even if the model returns them among the
-    others (Mllama).
+    """Name the blocks: a single stack is `self`, and so is the text of a generating model. Layers
+    that attend to another stack are `cross`, even if returned among the others (Mllama).
     """
     tower = _returned_tower(root, matches)
     if tower is not None:

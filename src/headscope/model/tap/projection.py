@@ -81,14 +81,11 @@ SiteKey = tuple[BlockName, int]
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """The output projection of one layer, head by head.
+    """The output projection of one layer, head by head: W_O^h (`head neuron unit`) and what the
+    module adds for head outputs of 0 (`unit`), float64.
 
-    Attributes:
-        module: its name in the model.
-        weights: `head neuron unit`, float64: W_O^h.
-        bias: `unit`, float64: what the module adds for head outputs of 0.
-        lengths: `head neuron neuron`, float32: ‖v W_O^h‖ = ‖v R‖, with Rᵀ of the QR
-            decomposition of W_O^hᵀ in float64, because a Gram matrix squares the condition.
+    `lengths` (`head neuron neuron`, float32) give ‖v W_O^h‖ = ‖v R‖, with Rᵀ of the QR
+    decomposition of W_O^hᵀ in float64, because a Gram matrix squares the condition.
     """
 
     module: str
