@@ -243,13 +243,16 @@ export class LiveModel {
       traces.push(await backend.trace(input));
       signal.throwIfAborted();
     }
-    const { story: _, tour: __, exercise: ___, ...rest } = this.header;
-    const last = this.live.kind === "next" ? `word=${inputs[0].ids.length - 1}` : "";
+    // Story, tour, exercise, wires and steps are about the stored texts.
+    const { format, version, place, evidence, report, live, command } = this.header;
     const header: Header = {
-      ...rest,
+      ...{ format, version, place, evidence, live: live! },
+      ...(report ? { report } : {}),
+      command: command.replace(/ --text .*/s, ""),
       story: [],
-      selection: last,
+      selection: this.live.kind === "next" ? `word=${inputs[0].ids.length - 1}` : "",
       examples: [{ title: inputs[0].title, traces: inputs.map((_, i) => i) }],
+      traces: this.header.traces,
     };
     return { header, traces, backend };
   }
