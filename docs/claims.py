@@ -53,8 +53,6 @@ class Measured:
 
 VB = "all metrics of Vig & Belinkov, {}"
 WHOLE = "all metrics from text to states, {}"
-PROBE = "every head as a classifier of dependencies, {}"
-PAIRS = "divergence of all pairs of 144 heads, 128 tokens, {}"
 MEMORY = "peak memory, MiniLM over 11000 sentences"
 BERT = "bert-base shape"
 SHELL = "headscope analyze, smollm2, ud_ewt (2,001 sentences)"
@@ -64,7 +62,6 @@ def costs(m: Measured) -> str:
     """For README."""
     fast = [m.ratio("corpus", WHOLE.format(name)) for name in (BERT, "minilm")]
     added = [m.cost("corpus", VB.format(name)) for name in (BERT, "minilm")]
-    probed = [m.cost("probes", PROBE.format(name)) for name in (BERT, "minilm")]
     items = (
         "`headscope analyze` measures every head of SmolLM2 over 2,001 sentences. From the shell "
         f"to the saved result, it takes {m.ratio('end to end', SHELL):.2f} of the time of the bare "
@@ -73,15 +70,12 @@ def costs(m: Measured) -> str:
         f"and {added[1]} to MiniLM's. That is {fast[0]:.0f} and {fast[1]:.0f} times faster than "
         "the code of 2019. With ten times the documents, peak memory grows by "
         f"{m.cost('corpus', MEMORY)}.",
-        f"Every head as a classifier of dependencies adds {probed[0]} and {probed[1]}. Divergences "
-        f"of all pairs of 144 heads take {m.ours('heads', PAIRS.format('numba'))}, "
-        f"{m.ratio('heads', PAIRS.format('numba')):.0f} times less than the formula of 2019.",
         "A page of 12 × 12 heads over 128 tokens has "
         f"{m.ours('views', 'page, 128 tokens')}; BertViz's has "
         f"{m.theirs('views', 'page, 128 tokens')}.",
     )
     return "\n".join(
-        textwrap.fill(item, 100, initial_indent="- ", subsequent_indent="  ") for item in items
+        textwrap.fill(item, 120, initial_indent="- ", subsequent_indent="  ") for item in items
     )
 
 

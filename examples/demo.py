@@ -1,4 +1,4 @@
-"""Measure both packaged models over the bundled corpus; write one page with a tour, and a report.
+"""Measure both packaged models over the bundled corpus; write pages, a report and a live page.
 
 python examples/demo.py -o demo [--workers N] [--no-resume] [--quiet]
 """
@@ -143,6 +143,12 @@ JOBS = (
 )
 MIN_RELATION_WORDS = 20
 """Minimum words of a relation: the usual limit is too high for the bundled corpus."""
+LIVE = "live/index.html"
+"""Page with MiniLM inside: one file, so that it opens from disk."""
+LIVE_TEXTS = ("The cat sat on the mat because it was tired.", "The bank of the river was muddy.")
+CONTRAST = "When Mary and John went to the store, Mary gave a drink to"
+"""The prediction is explained by the wires that carry its difference from this text."""
+N_WIRES = 30
 N_SEGMENTS = 8
 """Segments for importance, whose backward passes take longest."""
 
@@ -153,7 +159,8 @@ def demo(out: Path, workers: int | None = None, *, resume: bool = True, quiet: b
     out.mkdir(parents=True, exist_ok=True)
     if not quiet:
         print("Measuring two models over the bundled corpus: about a minute", file=sys.stderr)
-    traces, results = {}, {}
+    traces, results, wires = {}, {}, None
+    (out / LIVE).unlink(missing_ok=True)
     with _second_process(out, workers, resume=resume) as wait_for_other_half:
         for job in reversed(JOBS):
             with phase(f"{job.alias}: loading", progress):
@@ -162,6 +169,10 @@ def demo(out: Path, workers: int | None = None, *, resume: bool = True, quiet: b
             measured = runs.measure()
             with phase(f"{job.alias}: effect of each head on its text", progress):
                 traces[job.alias] = model.trace(job.text, job.pair, effects=True)
+            if job.alias == "smollm2":
+                with phase("smollm2: wires of its prediction", progress):
+                    pair = [(job.text, CONTRAST)]
+                    wires = hs.wires(model, pair, " Mary", " John", exact=N_WIRES, progress=False)
             with phase(f"{job.alias}: measuring", progress):
                 wait_for_other_half()
             results[job.alias] = [*measured, *runs.importance()]
@@ -176,17 +187,21 @@ def demo(out: Path, workers: int | None = None, *, resume: bool = True, quiet: b
                 story=job.story,
                 evidence=results[job.alias],
                 report="report.html",
+                wires=wires if job.alias == "smollm2" else None,
             )
         pages[results[job.alias][0].model] = page.name
     with phase("the report", progress):
         all_results = [result for job in JOBS for result in results[job.alias]]
         report = hs.report(all_results, out / "report.html", pages=pages)
+    if not (out / LIVE).is_file():
+        with phase("minilm: a page with the model inside", progress):
+            _save_live(out)
     index = out / "index.html"
-    stories = {f"{job.alias}.html": job.title for job in JOBS}
+    stories = {f"{job.alias}.html": job.title for job in JOBS} | {LIVE: "MiniLM, live: type"}
     with atomic_path(index) as path:
         path.write_text(make_demo_page(stories, report.name), encoding="utf-8")
     return (
-        f"Open {index} in a browser: the heads of two models. The page works offline.\n"
+        f"Open {index} in a browser: the heads of two models, one of them inside its page.\n"
         f"One click from there, or {report}: every head, measured.\n"
         f"The numbers are in {out} too: headscope.open reads every result.nc."
     )
@@ -217,14 +232,20 @@ def _second_process(
         process.kill()
 
 
+def _save_live(out: Path) -> None:
+    (out / LIVE).parent.mkdir(exist_ok=True)
+    hs.save_live(hs.load("minilm"), out / LIVE, examples=LIVE_TEXTS, effects=True)
+
+
 def _measure_half(out: Path) -> None:
-    """Measure all models but the last, and the importance of all."""
+    """Measure all models but the last and the importance of all; write the live page."""
     with suppress(Exception):  # the first process raises the same error
         for job in JOBS:
             runs = _ModelRuns(hs.load(job.alias), out / job.alias, 1, resume=True, progress=False)
             if job is not JOBS[-1]:
                 runs.measure()
             runs.importance()
+        _save_live(out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,8 @@ def query_stack(block: str, stacks: Container[str]) -> str:
 
 
 def key_stack(block: str, stacks: Container[str]) -> str:
-    """Return the stack whose tokens are attended to in a block.
-
-    Without an encoder, the keys of `cross` are a stack named `cross`: a tower's output need not be
-    its tokens.
+    """Return the stack whose tokens are attended to in a block. Without an encoder, the keys of
+    `cross` are a stack named `cross`: a tower's output need not be its tokens.
     """
     return "encoder" if block == "cross" and "encoder" in stacks else block
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headscope as hs
 from headscope.results.trace import Block, Trace, attention_dataset
 from headscope.text.tokens import Tokens
 
@@ -401,3 +402,16 @@ def test_help(open_page: Any, trace: Any) -> None:
     opened.page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert opened.fragment["word"] == "3"
+
+
+def test_a_page_of_bare_attention_claims_only_what_it_knows(open_page: Any) -> None:
+    weights = np.full((2, 2, 3, 3), 1 / 3, dtype=np.float32)
+    opened = open_page(hs.Trace.from_arrays(weights, ["The", "cat", "sat"]))
+    said = opened.page.locator(".page").inner_text()
+    for tab in ("Neurons", "Evidence"):
+        opened.page.get_by_role("tab", name=tab).click()
+        said += opened.page.locator(".page").inner_text()
+    assert "made from attention alone" in said
+    assert "of attention read" not in said
+    for claim in ("headscope serve", "headscope analyze", "view --effects", "writes no words"):
+        assert claim not in said

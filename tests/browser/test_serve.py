@@ -157,7 +157,7 @@ def test_heads_are_measured_and_ranked(lab: Any) -> None:
 
 def test_why_it_looked_there(lab: Any) -> None:
     lab.locator(".stage .tok").last.click()
-    lab.keyboard.press("3")
+    lab.get_by_role("tab", name="Neurons").click()
     assert "worked out" in lab.locator(".worked").inner_text()
     lab.get_by_role("button", name="Why did it look there?").click()
     lab.locator(".why table").wait_for()

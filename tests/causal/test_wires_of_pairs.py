@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 import headscope as hs
-from headscope.causal.pair_wires import WireRun, encode_pair, graph_of
+from headscope.causal.pair_wires import WireRun, encode_pair, graph_of, mean_sources
 from headscope.causal.wires import choose, describe
 from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.text.pairs import TASKS, Pairs, pairs, read_pairs
@@ -134,6 +135,29 @@ def test_zero_keeps_the_first_position(tiny_llama: Model) -> None:
     assert zero.about["replace"] == "zero"
     with pytest.raises(InputError, match="needs replace='contrast'"):
         run.alone(run.graph.exists)
+
+
+def test_the_mean_is_over_positions_of_all_texts(tiny_llama: Model, tmp_path: Path) -> None:
+    texts = tiny_pairs(2)
+    pairs = [encode_pair(tiny_llama, text, "t", "a") for text in texts]
+    graph = graph_of(tiny_llama, pairs[0])
+    rows = [
+        runner.sources[:, place]
+        for pair in pairs
+        for runner in pair.runners(graph)
+        for place in range(1, runner.sources.shape[1])
+    ]
+    expected = torch.stack(rows).double().mean(0)
+    mean = mean_sources(graph, pairs)
+    torch.testing.assert_close(mean.double(), expected, atol=1e-6, rtol=1e-5)
+    run = pairs[0].run(graph, "mean", mean)
+    assert not run.deltas[:, 0].any()
+    torch.testing.assert_close(run.first.sources[:, 1:] + run.deltas[:, 1:],
+                               mean[:, None].expand_as(run.deltas[:, 1:]))  # fmt: skip
+    found = hs.wires(tiny_llama, texts, exact=4, replace="mean", folder=tmp_path)
+    again = hs.wires(tiny_llama, texts, exact=4, replace="mean", folder=tmp_path)
+    assert [w.share for w in found.table] == [w.share for w in again.table]
+    assert found.about["replace"] == "mean"
 
 
 def test_a_stopped_run_goes_on(
@@ -279,8 +303,8 @@ def test_bad_input(tiny_llama: Model) -> None:
         hs.wires(tiny_llama, ["a bat"])  # type: ignore[list-item]
     with pytest.raises(InputError, match="2 pairs, and 1 for target"):
         hs.wires(tiny_llama, [("a bat sat", "a rat sat")] * 2, ["t"], "a")
-    with pytest.raises(UnknownName, match="Unknown replace 'mean'"):
-        hs.wires(tiny_llama, tiny_pairs(1), replace="mean")  # type: ignore[arg-type]
+    with pytest.raises(UnknownName, match="Unknown replace 'means'"):
+        hs.wires(tiny_llama, tiny_pairs(1), replace="means")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="have the same answer, 't'"):
         hs.wires(tiny_llama, [("a bat sat", "a rat sat")], "t", "t")
     with pytest.raises(InputError, match="There is no layer 9"):

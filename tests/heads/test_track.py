@@ -466,6 +466,23 @@ def test_checkpoints(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None
         track_checkpoints(["a", "b"], TEXTS, revisions=["step1"])
 
 
+def test_a_text_is_traced_at_each_step(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    model = make_model(tokenizer)
+    options: dict[str, Any] = {"tokenizer": tokenizer, "out": tmp_path, "budget": None}
+    tracker = hs.HeadTracker(None, text="the cat sat", **options)
+    losses = train(model, log=tracker.log)
+    assert losses == train(make_model(tokenizer))
+    assert sorted(tracker.traces) == [0, 2, 4]
+    first, last = tracker.traces[0], tracker.traces[4]
+    np.testing.assert_array_equal(
+        first.attention, hs.load(make_model(tokenizer), tokenizer).trace("the cat sat").attention
+    )
+    assert not np.array_equal(first.attention, last.attention)
+    again = hs.HeadTracker(None, text="the cat sat", **options)
+    np.testing.assert_array_equal(again.traces[4].attention, last.attention)
+    assert hs.HeadTracker(None, text="another", **options).traces == {}
+
+
 def test_arguments(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(InputError, match="can only detect"):
         hs.HeadTracker(None, detect=False)

@@ -119,6 +119,38 @@ def test_a_step_that_is_none_is_refused(tmp_path: Path, step: Any) -> None:
         golden_trace().save_page(tmp_path / "page.html", story=[step])
 
 
+def test_bare_attention_has_no_command_and_a_readable_title(tmp_path: Path) -> None:
+    weights = np.full((1, 2, 3, 3), 1 / 3, dtype=np.float32)
+    for tokens in (["The", "cat", "sat"], ["The", " cat", " sat"]):
+        hs.save_page(hs.Trace.from_arrays(weights, tokens), tmp_path / "page.html")
+        header = header_of(tmp_path / "page.html")
+        assert header["command"] == ""
+        assert header["traces"][0]["title"] == "The cat sat"
+
+
+def test_samples_go_from_strong_to_weak(tiny_bert: hs.Model) -> None:
+    words = ["the", "a", "cat", "dog", "bird", "sat", "on", "in", "under", "mat", "tree"]
+    texts = [" ".join(words[(i * j) % 11] for j in range(1, 4 + i % 7)) for i in range(60)]
+    result = hs.analyze(tiny_bert, texts, ["distance", "head_samples"], progress=False)
+    cards = make_evidence(result, tiny_bert.trace("the cat sat")).part["cards"]
+    state = result.states["self"]["head_samples"]
+    for layer, head in np.ndindex(2, 4):
+        kept = state.isel(layer=layer, head=head)
+        counts = kept["histogram"].values.reshape(5, -1).sum(1)[::-1]
+        highest = kept["highest"].values[::-1, 0]
+        samples = cards[f"L{layer}H{head}"]["samples"]
+        weights = [sample["links"][0][2] for sample in samples]
+        assert weights == sorted(weights, reverse=True)
+        assert weights == pytest.approx(highest[highest >= 0], abs=1e-4)
+        assert [s["share"] for s in samples] == pytest.approx(counts[counts > 0] / 60, abs=1e-4)
+    assert (
+        "samples"
+        not in make_evidence(
+            hs.analyze(tiny_bert, texts, "distance", progress=False), tiny_bert.trace("the cat sat")
+        ).part["cards"]["L0H0"]
+    )
+
+
 def test_evidence_makes_cards(tmp_path: Path, tiny_bert: hs.Model, encoder_results: Any) -> None:
     trace = tiny_bert.trace("the cat sat")
     analysis = next(result for result in encoder_results if "distance" in result)

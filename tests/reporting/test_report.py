@@ -104,7 +104,7 @@ def test_files_that_are_no_results(tmp_path: Path) -> None:
 
 
 def test_the_verb_writes_and_answers(tmp_path: Path) -> None:
-    from headscope.app.cli.report import report
+    from headscope.app.cli.analyze import report
 
     result({"distance": 2.0}).save(tmp_path / "result.nc")
     out = tmp_path / "out.html"

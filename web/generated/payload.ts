@@ -185,6 +185,12 @@ export interface LinkedDocument {
   links: [number, number, number][];
 }
 
+/** A document of one fifth of the scale of a head's highest weight. */
+export interface SampleDocument extends LinkedDocument {
+  /** Share of all documents in this fifth. */
+  share: number;
+}
+
 /** A `HeadCard` as pages show it. */
 export interface PageCard {
   sentences: string[];
@@ -194,6 +200,8 @@ export interface PageCard {
   /** Other measurements. */
   numbers: CardNumber[];
   exemplars: LinkedDocument[];
+  /** Documents from strong to weak, one for each fifth of the scale (`head_samples`). */
+  samples?: SampleDocument[];
   neighbors: string[];
 }
 
@@ -370,6 +378,9 @@ export interface Header {
   exercise?: ExercisePart[];
   wires?: WiresPart;
   examples: Example[];
+  /** Training step of each example: one text at several checkpoints. */
+  steps?: number[];
+  /** Shell command for a live page; empty for attention without a model. */
   command: string;
   evidence: EvidencePart | null;
   /** Address of a report on the model. */

@@ -88,7 +88,6 @@ def label_sets(
     attributes: Mapping[str, str | int | float],
 ) -> EffectArray:
     """Return `layer head`, or `set` if a set has several heads, with one value for each set.
-
     `intervals` are `3 set`: low, high and p; None for one text.
     """
     bounds = dict(zip(("low", "high", "p"), () if intervals is None else intervals, strict=False))

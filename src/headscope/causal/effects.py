@@ -20,6 +20,7 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import expect
 from headscope.attention import Attention, BlockName
+from headscope.causal import readout as readouts
 from headscope.causal.ablation import (
     HeadsArgument,
     Replacement,
@@ -29,17 +30,6 @@ from headscope.causal.ablation import (
 )
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet, MakeReadout
 from headscope.causal.loss_effects import LossEffects, effects_on_loss
-from headscope.causal.readout import (
-    CosineShift,
-    CustomScalar,
-    Pooling,
-    Readout,
-    check_finite,
-    find_answers,
-    find_position,
-    pooled,
-    require_two_tokens,
-)
 from headscope.errors import HeadscopeError, InputError, MissingObjective, UnknownName
 from headscope.model.edits import WatchOutputs
 from headscope.model.load import as_model, randomized
@@ -59,7 +49,7 @@ from headscope.text.tokens import Tokens
 
 def estimate_effects(
     text: ForwardPass, make: MakeReadout, sets: Sequence[HeadSet], replacement: Replacement
-) -> tuple[Readout, float, np.ndarray]:
+) -> tuple[readouts.Readout, float, np.ndarray]:
     """Return the readout, its value, and for each set the sum of first-order effects."""
     by_layer: dict[int, np.ndarray] = {}
     if replacement.means is None:
@@ -89,7 +79,7 @@ def estimate_effects(
 
 def output_gradients(
     text: ForwardPass, make: MakeReadout, block: BlockName
-) -> tuple[Readout, float, dict[int, Tensor], dict[int, Tensor]]:
+) -> tuple[readouts.Readout, float, dict[int, Tensor], dict[int, Tensor]]:
     """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z."""
     outputs: dict[int, Tensor] = {}
     gradients: dict[int, Tensor] = {}
@@ -112,25 +102,25 @@ def output_gradients(
 
 def _backward(
     text: ForwardPass, make: MakeReadout, attachment: Attachment
-) -> tuple[Readout, float]:
+) -> tuple[readouts.Readout, float]:
     require_gradients(text.model)
     with torch.enable_grad(), text.model.attached(attachment), frozen(text.model.module):
         outputs, logits = text.run()
         readout = make(outputs, None if logits is None else logits.detach())
-        if isinstance(readout, CosineShift):
+        if isinstance(readout, readouts.CosineShift):
             raise InputError(
                 "1 − cosine has a gradient of 0 where nothing is changed: method='gradient' needs "
                 "a model with logits, or a function of the output as target."
             )
         value = readout.read(outputs, logits)[0]
-        check_finite(text.model, readout, value.detach().double().cpu().numpy())
+        readouts.check_finite(text.model, readout, value.detach().double().cpu().numpy())
         value.backward()
     return readout, value.item()
 
 
 Method = Literal["exact", "gradient"]
 METHODS: tuple[Method, ...] = ("exact", "gradient")
-POOLINGS: tuple[Pooling, ...] = ("mean", "first")
+POOLINGS: tuple[readouts.Pooling, ...] = ("mean", "first")
 ONE_TEXT = "of this text alone: give several texts of one kind for a claim about the head"
 AnswerArgument = str | int | Scalar | None
 FoilArgument = str | int | bool | None
@@ -151,7 +141,7 @@ def effects(
     block: BlockName | None = None,
     pair: str | None = None,
     decoder: str | None = None,
-    pooling: Pooling = "mean",
+    pooling: readouts.Pooling = "mean",
     control: bool = False,
     templates: Sequence[object] | None = None,
     max_tokens: int = 128,
@@ -319,7 +309,7 @@ class _EffectRun:
     position: int
     pair: str | None
     decoder: str | None
-    pooling: Pooling
+    pooling: readouts.Pooling
     block: BlockName
 
     def run(
@@ -329,7 +319,7 @@ class _EffectRun:
         self._reject_unused(target, foil)
         stacks, inputs = read_text(self.model, text, self.pair, self.decoder)
         has_answers = not callable(target) and self.model.info.objective is not None
-        index = find_position(self.model, stacks, self.position) if has_answers else None
+        index = readouts.find_position(self.model, stacks, self.position) if has_answers else None
         text_pass = ForwardPass(self.model, inputs, index)
         replacement, kept = self.replacement, dict[str, str]()
         if replacement.means is not None:
@@ -337,9 +327,9 @@ class _EffectRun:
             replacement = replace(replacement, keeps_first=keeps_first)
             kept = {"kept": "first position" if keeps_first else "nothing"}
 
-        def make(outputs: ModelOutput, logits: Tensor | None) -> Readout:
+        def make(outputs: ModelOutput, logits: Tensor | None) -> readouts.Readout:
             if callable(target):
-                return CustomScalar(target)
+                return readouts.CustomScalar(target)
             if self.model.info.objective is None:
                 if target is not None or foil not in (None, False):
                     self.model.require_objective(f"target={target!r}")
@@ -348,9 +338,13 @@ class _EffectRun:
                         f"{self.model.info.architecture} returns neither logits nor hidden states. "
                         "Give a function of its output: target=lambda output: …."
                     )
-                return CosineShift(pooled(outputs, self.pooling).clone(), self.pooling)
+                return readouts.CosineShift(
+                    readouts.pooled(outputs, self.pooling).clone(), self.pooling
+                )
             assert logits is not None
-            return find_answers(self.model, logits[0].float(), target, foil, self.measure, index)
+            return readouts.find_answers(
+                self.model, logits[0].float(), target, foil, self.measure, index
+            )
 
         if self.method == "gradient":
             readout, value, values = estimate_effects(text_pass, make, self.sets, replacement)
@@ -399,7 +393,7 @@ def read_text(
         if decoder is not None:
             raise InputError(f"{model.name} has no decoder side, so decoder={decoder!r} is unused.")
         _, stacks, inputs = encode_for(model, text, pair, target=None, generate=0, truncate=False)
-        require_two_tokens(stacks)
+        readouts.require_two_tokens(stacks)
         return stacks, inputs
     target = text if decoder is None else decoder
     _, stacks, inputs = encode_for(model, text, pair, target=target, generate=0, truncate=False)

@@ -26,17 +26,10 @@ from headscope.errors import InputError, UnknownName
 from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.gradients import Importance, Loss, RemovalEstimate
 from headscope.metrics.surface import ClassShare
+from headscope.model import objective
 from headscope.model.edits import ScaleKeys
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.model.objective import (
-    Scalar,
-    Target,
-    check_loss_target,
-    measure_losses,
-    name_scalar,
-    with_loss,
-)
 from headscope.results.result import Result
 from headscope.run.analyze import analyze
 from headscope.run.batches import EncodedDocument, Encoder, key_classes_of
@@ -54,7 +47,7 @@ def importance(
     model: Model | str,
     corpus: Corpus | Readable,
     *,
-    target: Target | None = None,
+    target: objective.Target | None = None,
     seed: int = 0,
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -80,9 +73,9 @@ def importance(
         MissingObjective: the model lacks a prediction head, and so a loss.
     """
     model = as_model(model)
-    scalar = name_scalar(target) if callable(target) else None
+    scalar = objective.name_scalar(target) if callable(target) else None
     answer = None if callable(target) else target
-    check_loss_target(model, answer, scalar)
+    objective.check_loss_target(model, answer, scalar)
     metrics = [Importance(seed=seed, target=answer, scalar=scalar), RemovalEstimate(), Loss()]
     return analyze(
         model, corpus, metrics, **with_defaults(options, max_tokens=128, batch_tokens=512)
@@ -191,7 +184,7 @@ def check_importance(
     *,
     classes: Sequence[str] | None = None,
     heads: Sequence[tuple[int, int]] | int | None = None,
-    target: Target | None = None,
+    target: objective.Target | None = None,
     levels: Sequence[float] = LEVELS,
     renormalized: bool = False,
     seed: int = 0,
@@ -235,7 +228,7 @@ def check_importance(
     model = as_model(model)
     scalar = target if callable(target) else None
     answer = None if callable(target) else target
-    check_loss_target(model, answer, None if scalar is None else "given")
+    objective.check_loss_target(model, answer, None if scalar is None else "given")
     corpus = as_corpus(corpus)
     if not levels or not all(0 < level <= 1 for level in levels):
         raise InputError(f"levels={levels!r}; expected shares above 0 and at most 1.")
@@ -291,7 +284,7 @@ class _RemovalRun:
     renormalized: bool
     seed: int
     target: str | int | None
-    scalar: Scalar | None
+    scalar: objective.Scalar | None
 
     def run(
         self, corpus: str, documents: list[EncodedDocument], progress: bool | None
@@ -334,7 +327,7 @@ class _RemovalRun:
                     columns = self.columns if part.ndim == 3 else [0]
                     sums[name][:, rows] = by_class[:, heads][..., columns].cpu().numpy()
 
-        with with_loss(self.model, questions, labels, self.scalar) as (losses, backward):
+        with objective.with_loss(self.model, questions, labels, self.scalar) as (losses, backward):
             with_losses = replace(batch, losses=losses)
             backward(read_layer)
         return {**sums, "losses": losses}
@@ -371,7 +364,7 @@ class _RemovalRun:
         """Return `document`: the sum of the loss over its predicted tokens."""
         with torch.inference_mode(), self.model.tapped(returns_weights=False):
             outputs = self.model.module(**self.model.to_device(inputs))
-            losses = measure_losses(outputs, labels, self.scalar).double().cpu().numpy()
+            losses = objective.measure_losses(outputs, labels, self.scalar).double().cpu().numpy()
         return np.asarray(losses[:, 0])
 
     def _dataset(self, corpus: str, sums: dict[str, np.ndarray]) -> xr.Dataset:

@@ -37,7 +37,7 @@ IG_STEPS = 5
 """Steps of EAP-IG: α = 0, .2, .4, .6, .8, as in the published code (Hanna et al. 2024)."""
 MAX_CHANGED = 0.5
 """Maximum share of positions whose tokens may differ."""
-Replace = Literal["contrast", "zero"]
+Replace = Literal["contrast", "zero", "mean"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class PairWires:
         second: StreamRunner,
         answer: LogitDifference,
         replace: Replace = "contrast",
+        mean: Tensor | None = None,
     ) -> None:
         self.graph, self.first, self.second, self.answer = graph, first, second, answer
         self.value = self._number(first.logits)
@@ -71,7 +72,7 @@ class PairWires:
         if replace == "contrast":
             self.deltas = second.sources - first.sources
         else:
-            self.deltas = -first.sources
+            self.deltas = -first.sources if mean is None else mean[:, None] - first.sources
             if first.model.wiring.main_block() in first.model.wiring.causal_blocks:
                 self.deltas[:, 0] = 0  # an attention sink
         self.replace = replace
@@ -279,17 +280,33 @@ class EncodedPair:
         first, second = (tokens.ids for tokens in self.tokens)
         return tuple(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
 
-    def run(self, graph: StreamGraph, replace: Replace = "contrast") -> PairWires:
+    def runners(self, graph: StreamGraph) -> tuple[StreamRunner, StreamRunner]:
         """Run both texts."""
-        model = graph.model
         first, second = (
-            StreamRunner(graph, ForwardPass(model, dict(inputs), self.position))
+            StreamRunner(graph, ForwardPass(graph.model, dict(inputs), self.position))
             for inputs in self.inputs
         )
+        return first, second
+
+    def run(
+        self, graph: StreamGraph, replace: Replace = "contrast", mean: Tensor | None = None
+    ) -> PairWires:
+        """Run both texts; `mean` is `mean_sources`, for `replace="mean"`."""
+        model = graph.model
+        first, second = self.runners(graph)
         logits = first.logits[0], second.logits[0]
         answers = self.target, self.foil
         answer = make_contrast(model, self.texts, answers, logits, self.position)
-        return PairWires(graph, first, second, answer, replace)
+        return PairWires(graph, first, second, answer, replace, mean)
+
+
+def mean_sources(graph: StreamGraph, pairs: Sequence[EncodedPair]) -> Tensor:
+    """Return `source unit`: the mean of each source over all positions but the first, in both texts
+    of all pairs.
+    """
+    means = [runner.sources[:, 1:].mean(1) for pair in pairs for runner in pair.runners(graph)]
+    lengths = torch.tensor([len(t) - 1 for pair in pairs for t in pair.tokens]).to(means[0])
+    return (torch.stack(means) * (lengths / lengths.sum())[:, None, None]).sum(0)
 
 
 def encode_pair(

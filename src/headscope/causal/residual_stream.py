@@ -92,12 +92,8 @@ class StreamTerm:
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Residual stream of one text: components, and the calls, output and attention of the pass.
-
-    Attributes:
-        values: `part position unit`, float64.
-        before: by layer, `position unit`: its input.
-        after: output of the last layer.
-        mlps: by layer, the name of the module whose output is the layer's MLP term.
+    `values` are `part position unit`, float64. By layer, `before` is its input (`position unit`),
+    and `mlps` names the module whose output is its MLP term.
     """
 
     parts: tuple[StreamTerm, ...]

@@ -14,11 +14,14 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path, read_sealed, sealed
@@ -32,6 +35,7 @@ from headscope.causal.pair_wires import (
     encode_pair,
     encode_pairs,
     graph_of,
+    mean_sources,
 )
 from headscope.causal.patch import TextPairs, as_pairs
 from headscope.causal.stream_runner import StreamGraph
@@ -45,7 +49,7 @@ from headscope.statistics.intervals import holm, t_critical, t_two_sided
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 from headscope.text.pairs import Pairs, number_templates
 
-REPLACEMENTS: tuple[Replace, ...] = ("contrast", "zero")
+REPLACEMENTS: tuple[Replace, ...] = ("contrast", "zero", "mean")
 N_RESAMPLES = 200
 MIN_TEMPLATES = 4
 """Fewer templates have no interval."""
@@ -91,8 +95,8 @@ def wires(
         pairs: `headscope.pairs`, pairs of texts of equal numbers of tokens, or a file of them.
         target: answer of the first texts (by default their top prediction): one, or one each.
         foil: answer of the second texts: one, or one each.
-        replace: `contrast`, a source's value in the second text; or `zero`, which keeps the first
-            position, an attention sink.
+        replace: `contrast`, a source's value in the second text; `zero`; or `mean`, over all
+            positions of all texts. Zero and mean keep the first position, an attention sink.
         exact: number of wires to run exactly.
         templates: label of each pair's template; by default those of `pairs`, or near-copies.
         heads: only wires from or to these pairs of layer and head.
@@ -114,7 +118,8 @@ def wires(
         encoded, graph = encode_pairs(model, given, position)
     candidates = graph.exists if heads is None else graph.exists & _touching(graph, heads)
     numbers = number_templates([first for first, _ in given.texts], given.templates)
-    store = PairStore(folder, graph, replace)
+    mean = mean_sources(graph, encoded) if replace == "mean" else None
+    store = PairStore(folder, graph, replace, mean)
     n_done = itertools.count(1)
     with closing(Meter(2 * len(encoded), shown=progress)) as meter:
 
@@ -145,13 +150,13 @@ def wires(
             advance(1)
     sizes = pool(np.abs(gaps), numbers)
     effects = _arranged(runs, chosen, np.stack(exact_effects), screen.shape[-1])
-    table = _table(effects, gaps, numbers)
-    table |= _stability(integrated, screen, candidates, chosen, seed)
-    table["p"] = _held_out_p(integrated, screen, candidates, chosen, effects[..., 0], gaps, numbers)
+    measured = _Measured(candidates, integrated, screen, chosen, effects, gaps, numbers)
+    table = measured.shares()
+    table |= {"stability": measured.stability(seed), "p": measured.held_out_p()}
     for name, values in (("estimate", integrated), ("screened", screen.sum(-1))):
         table[name] = values.sum(0)[tuple(chosen.T)] / sizes.sum()
     shown = encoded[0]
-    run = shown.run(graph, replace)
+    run = shown.run(graph, replace, mean)
     table |= _places(run, chosen, table, shown.position)
     about = {
         "model": model.name, "family": model.info.family, "pairs": given.name,
@@ -175,8 +180,7 @@ def wires(
             )
         ],
     }  # fmt: skip
-    data = _dataset(graph, integrated, screen, chosen, effects, gaps, numbers, table)
-    return Wires(data, about, model)
+    return Wires(measured.dataset(graph, table), about, model)
 
 
 def describe(numbers: np.ndarray, n_pairs: int) -> str:
@@ -201,22 +205,29 @@ class PairStore:
     """Numbers of single pairs in a folder, named by a hash, so that a stopped run can go on."""
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None, graph: StreamGraph, replace: Replace
+        self,
+        folder: str | os.PathLike[str] | None,
+        graph: StreamGraph,
+        replace: Replace,
+        mean: Tensor | None = None,
     ) -> None:
-        self._graph, self._replace = graph, replace
+        self._run = partial(EncodedPair.run, graph=graph, replace=replace, mean=mean)
         self._folder = None if folder is None else Path(folder) / "pairs"
         self._key: dict[str, Any] = {}
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             weights = weights_sha256(graph.model.module)
             self._key = {"weights": weights, "replace": replace, "steps": IG_STEPS, **versions()}
+            if mean is not None:  # of all pairs, so other pairs give other numbers
+                content = mean.cpu().numpy().tobytes()
+                self._key["mean"] = hashlib.sha256(content).hexdigest()
 
     def get(
         self, pair: EncodedPair, kind: object, make: Callable[[PairWires], dict[str, np.ndarray]]
     ) -> dict[str, np.ndarray]:
         """Return stored arrays of a pair, or make them of its run and store them."""
         if self._folder is None:
-            return make(pair.run(self._graph, self._replace))
+            return make(self._run(pair))
         key = self._key | {"texts": pair.texts, "answers": [pair.target, pair.foil],
                            "position": pair.position, "kind": kind}  # fmt: skip
         digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:24]
@@ -227,7 +238,7 @@ class PairStore:
                     return {name: stored[name] for name in stored.files}
             except FileFormatError:
                 file.unlink()  # damaged: measured again
-        arrays = make(pair.run(self._graph, self._replace))
+        arrays = make(self._run(pair))
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
         with atomic_path(file) as temporary:
@@ -306,68 +317,97 @@ def _closed(effects: np.ndarray, gaps: np.ndarray) -> np.ndarray:
     return np.asarray(-np.sign(gaps).reshape(-1, *(1,) * (effects.ndim - 1)) * effects)
 
 
-def _table(effects: np.ndarray, gaps: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
-    """Return shares with intervals, t with G − 1 degrees of freedom over G templates."""
-    whole = clustered(_closed(effects[..., 0], gaps), gaps, numbers)
-    n = int(numbers.max()) + 1
-    half = np.full(whole.value.shape, np.nan)
-    if n >= MIN_TEMPLATES:
-        half = t_critical(n - 1.0) * np.sqrt(whole.variance)
-    split = _closed(effects[..., 1:], gaps).sum(0) / np.abs(gaps).sum()
-    return {"share": whole.value, "low": whole.value - half, "high": whole.value + half,
-            "share_by_head": split}  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Estimates of all wires by template, and exact effects of the chosen ones by pair."""
 
+    candidates: np.ndarray
+    integrated: np.ndarray
+    screen: np.ndarray
+    chosen: np.ndarray
+    effects: np.ndarray
+    gaps: np.ndarray
+    numbers: np.ndarray
 
-def _stability(
-    integrated: np.ndarray,
-    screen: np.ndarray,
-    candidates: np.ndarray,
-    chosen: np.ndarray,
-    seed: int,
-) -> dict[str, np.ndarray]:
-    n = len(integrated)
-    if n < 2:
-        return {"stability": np.full(len(chosen), np.nan)}
-    draw = np.random.default_rng(seed)
-    flat = np.ravel_multi_index(tuple(chosen.T), candidates.shape)
-    counts = np.zeros(len(chosen))
-    for _ in range(N_RESAMPLES):
-        weights = np.bincount(draw.integers(n, size=n), minlength=n).astype(float)
-        sums = [np.tensordot(weights, values, 1) for values in (integrated, screen)]
-        again = choose(sums[0], sums[1], candidates, len(chosen))
-        counts += np.isin(flat, np.ravel_multi_index(tuple(again.T), candidates.shape))
-    return {"stability": counts / N_RESAMPLES}
+    def shares(self) -> dict[str, np.ndarray]:
+        """Return shares with intervals, t with G − 1 degrees of freedom over G templates."""
+        effects, gaps = self.effects, self.gaps
+        whole = clustered(_closed(effects[..., 0], gaps), gaps, self.numbers)
+        n = len(self.integrated)
+        half = np.full(whole.value.shape, np.nan)
+        if n >= MIN_TEMPLATES:
+            half = t_critical(n - 1.0) * np.sqrt(whole.variance)
+        split = _closed(effects[..., 1:], gaps).sum(0) / np.abs(gaps).sum()
+        return {"share": whole.value, "low": whole.value - half, "high": whole.value + half,
+                "share_by_head": split}  # fmt: skip
 
+    def _again(self, integrated: np.ndarray, screen: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return which wires other estimates choose as well, and how many they choose."""
+        again = choose(integrated, screen, self.candidates, len(self.chosen))
+        shape = self.candidates.shape
+        flat, others = (np.ravel_multi_index(tuple(x.T), shape) for x in (self.chosen, again))
+        return np.isin(flat, others), len(again)
 
-def _held_out_p(
-    integrated: np.ndarray,
-    screen: np.ndarray,
-    candidates: np.ndarray,
-    chosen: np.ndarray,
-    effects: np.ndarray,
-    gaps: np.ndarray,
-    numbers: np.ndarray,
-) -> np.ndarray:
-    """Return p of wires that even templates choose, tested on odd ones, corrected by Holm. Wires
-    that even templates choose and that were not run count as p = 1.
-    """
-    p = np.full(len(chosen), np.nan)
-    odd = numbers % 2 == 1
-    n_odd = len(set(numbers[odd].tolist()))
-    if n_odd < MIN_TEMPLATES:
+    def stability(self, seed: int) -> np.ndarray:
+        """Return the share of resamples of templates in which each wire is chosen."""
+        n = len(self.integrated)
+        if n < 2:
+            return np.full(len(self.chosen), np.nan)
+        draw = np.random.default_rng(seed)
+        counts = np.zeros(len(self.chosen))
+        for _ in range(N_RESAMPLES):
+            weights = np.bincount(draw.integers(n, size=n), minlength=n).astype(float)
+            sums = [np.tensordot(weights, values, 1) for values in (self.integrated, self.screen)]
+            counts += self._again(sums[0], sums[1])[0]
+        return counts / N_RESAMPLES
+
+    def held_out_p(self) -> np.ndarray:
+        """Return p of wires that even templates choose, tested on odd ones, corrected by Holm.
+        Wires that even templates choose and that were not run count as p = 1.
+        """
+        p = np.full(len(self.chosen), np.nan)
+        odd = self.numbers % 2 == 1
+        n_odd = len(set(self.numbers[odd].tolist()))
+        if n_odd < MIN_TEMPLATES:
+            return p
+        known, n_chosen = self._again(self.integrated[::2].sum(0), self.screen[::2].sum(0))
+        _, renumbered = np.unique(self.numbers[odd], return_inverse=True)
+        gaps = self.gaps[odd]
+        share = clustered(_closed(self.effects[odd, :, 0], gaps), gaps, renumbered)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.where(share.value == 0, 0.0, share.value / np.sqrt(share.variance))
+        tested = t_two_sided(t, n_odd - 1.0)[known]
+        p[known] = holm(np.append(tested, np.ones(n_chosen - int(known.sum()))))[: len(tested)]
         return p
-    again = choose(integrated[::2].sum(0), screen[::2].sum(0), candidates, len(chosen))
-    shape = candidates.shape
-    known = np.isin(
-        np.ravel_multi_index(tuple(chosen.T), shape), np.ravel_multi_index(tuple(again.T), shape)
-    )
-    _, renumbered = np.unique(numbers[odd], return_inverse=True)
-    share = clustered(_closed(effects[odd], gaps[odd]), gaps[odd], renumbered)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.where(share.value == 0, 0.0, share.value / np.sqrt(share.variance))
-    tested = t_two_sided(t, n_odd - 1.0)[known]
-    p[known] = holm(np.append(tested, np.ones(len(again) - int(known.sum()))))[: len(tested)]
-    return p
+
+    def dataset(self, graph: StreamGraph, table: Mapping[str, np.ndarray]) -> xr.Dataset:
+        """Return all numbers, with the table's columns over `wire`."""
+        every = ("template", "source", "reader")
+        variables: dict[str, Any] = {
+            "integrated": (every, self.integrated.astype(np.float32)),
+            "screen": ((*every, "member"), self.screen.astype(np.float32)),
+            "exists": (("source", "reader"), graph.exists.astype(np.int8)),
+            "gap": ("pair", self.gaps),
+            "pair_template": ("pair", self.numbers),
+            "exact": (("wire", "pair"), self.effects[..., 0].T),
+            "wire_source": ("wire", self.chosen[:, 0]),
+            "wire_reader": ("wire", self.chosen[:, 1]),
+            "source_kind": ("source", np.array([u.kind for u in graph.sources], dtype=object)),
+            "source_layer": ("source", [u.layer for u in graph.sources]),
+            "source_head": ("source", [u.head for u in graph.sources]),
+            "reader_kind": ("reader", np.array([r.kind for r in graph.readers], dtype=object)),
+            "reader_layer": ("reader", [r.layer for r in graph.readers]),
+            "reader_heads": (
+                "reader", np.array([json.dumps(r.heads) for r in graph.readers], dtype=object)
+            ),
+        }  # fmt: skip
+        for name, values in table.items():
+            variables[name] = (("wire", "member") if values.ndim > 1 else "wire", values)
+        coords = {
+            "source": np.array([u.name for u in graph.sources], dtype=object),
+            "reader": np.array([r.name for r in graph.readers], dtype=object),
+        }
+        return xr.Dataset(variables, coords=coords)
 
 
 def _places(
@@ -398,46 +438,6 @@ def _places(
         if total > 0:
             at[i], part[i] = t, abs(value) / total
     return {"at": at, "part": part}
-
-
-def _dataset(
-    graph: StreamGraph,
-    integrated: np.ndarray,
-    screen: np.ndarray,
-    chosen: np.ndarray,
-    effects: np.ndarray,
-    gaps: np.ndarray,
-    numbers: np.ndarray,
-    table: Mapping[str, np.ndarray],
-) -> xr.Dataset:
-    every, members = ("template", "source", "reader"), ("template", "source", "reader", "member")
-    variables: dict[str, Any] = {
-        "integrated": (every, integrated.astype(np.float32)),
-        "screen": (members, screen.astype(np.float32)),
-        "exists": (("source", "reader"), graph.exists.astype(np.int8)),
-        "gap": ("pair", gaps),
-        "pair_template": ("pair", numbers),
-        "exact": (("wire", "pair"), effects[..., 0].T),
-        "wire_source": ("wire", chosen[:, 0]),
-        "wire_reader": ("wire", chosen[:, 1]),
-        "source_kind": ("source", np.array([u.kind for u in graph.sources], dtype=object)),
-        "source_layer": ("source", [u.layer for u in graph.sources]),
-        "source_head": ("source", [u.head for u in graph.sources]),
-        "reader_kind": ("reader", np.array([r.kind for r in graph.readers], dtype=object)),
-        "reader_layer": ("reader", [r.layer for r in graph.readers]),
-        "reader_heads": (
-            "reader", np.array([json.dumps(r.heads) for r in graph.readers], dtype=object)
-        ),
-    }  # fmt: skip
-    for name, values in table.items():
-        variables[name] = (("wire", "member") if values.ndim > 1 else "wire", values)
-    return xr.Dataset(
-        variables,
-        coords={
-            "source": np.array([u.name for u in graph.sources], dtype=object),
-            "reader": np.array([r.name for r in graph.readers], dtype=object),
-        },
-    )
 
 
 def measure_curve(

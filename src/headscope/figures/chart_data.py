@@ -82,15 +82,10 @@ def measured(data: xr.Dataset, name: str, **labels: object) -> ValueText:
 
 @dataclass(frozen=True)
 class ModelResults:
-    """A model and its results.
+    """A model and its results, an analysis first; the title is unique in a report.
 
-    Attributes:
-        title: what to call the subject; unique in a report.
-        results: the results of the model, an analysis first.
-        probes: trained probes of the model.
-        page: address of an explorer page of the model.
-        normed: the model's analysis over norms (`over="norm"`), beside the one over attention;
-            its variables stand among the results as `…_by_norm`.
+    `normed` is the analysis over norms (`over="norm"`), beside the one over attention; its
+    variables stand among the results as `…_by_norm`.
     """
 
     title: str
@@ -165,7 +160,11 @@ class ModelResults:
         result = self.result(name)
         if result is None or not result.states:
             return None
-        known = _jackknife_of(result, name)
+        stored = _JACKKNIVES.setdefault(result, {})
+        if name not in stored:  # with the others of its metric, once for a report
+            stored[name] = None
+            stored.update(labeled_jackknives(result, only=name))
+        known = stored[name]
         if known is None:
             return None
         array = known.array
@@ -180,15 +179,6 @@ class ModelResults:
             if name in result.dataset.coords:
                 return [int(n) for n in result.dataset[name].values]
         return []
-
-
-def _jackknife_of(result: Result, name: str) -> Labeled | None:
-    """The jackknife of a variable, computed once for a report with the others of its metric."""
-    known = _JACKKNIVES.setdefault(result, {})
-    if name not in known:
-        known[name] = None
-        known.update(labeled_jackknives(result, only=name))
-    return known[name]
 
 
 _JACKKNIVES: WeakKeyDictionary[Result, dict[str, Labeled | None]] = WeakKeyDictionary()
@@ -238,12 +228,6 @@ def find_subjects(
         )
         for title, (key, members) in zip(_titles(of_subjects), groups, strict=True)
     ]
-    return _with_probes(subjects, trained)
-
-
-def _with_probes(
-    subjects: list[ModelResults], trained: Sequence[Probe]
-) -> tuple[ModelResults, ...]:
     for probe in trained:
         model = str(probe.provenance["model"]["name"]).removesuffix(CONTROL)
         at = next((n for n, s in enumerate(subjects) if s.results[0].model == model), None)

@@ -328,7 +328,8 @@ def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
         return None
     missing = ValueText(nan), ValueText(nan)
     first = next(iter(by_name.values()))[0]
-    groups.sort(key=lambda group: _sort_key(first.get(group, missing)[0]))
+    found = {group: first.get(group, missing)[0] for group in groups}
+    groups.sort(key=lambda group: found[group].value if found[group].is_known else inf)
     columns: list[DotColumn] = []
     for name, by_subject in by_name.items():
         pairs = [[values.get(group, missing) for group in groups] for values in by_subject]
@@ -354,10 +355,6 @@ def group_figure(subjects: Sequence[ModelResults]) -> Figure | None:
         subjects=[subjects.index(subject) for subject in shown],
         columns=columns,
     )
-
-
-def _sort_key(value: ValueText) -> float:
-    return value.value if value.is_known else inf
 
 
 def _n_documents(subject: ModelResults, group: str) -> int:

@@ -20,23 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from headscope.figures.chart_types import (
-    Arc,
-    Chart,
-    DotColumn,
-    DotsFigure,
-    ExampleSentence,
-    ExemplarsFigure,
-    FinderFigure,
-    HeadsFigure,
-    Line,
-    LinePanel,
-    LinesFigure,
-    MapFigure,
-    MapPanel,
-    SentencesFigure,
-    SubjectEntry,
-)
+from headscope.figures import chart_types
 from headscope.figures.style import (
     BLUE,
     DASHED,
@@ -61,7 +45,10 @@ _Grid = tuple[Figure, list[Axes]]
 
 
 def paint(
-    chart: Chart, subjects: Sequence[SubjectEntry] = (), *, across: int = MAX_ACROSS
+    chart: chart_types.Chart,
+    subjects: Sequence[chart_types.SubjectEntry] = (),
+    *,
+    across: int = MAX_ACROSS,
 ) -> Figure:
     """Draw a chart; it refers to `subjects` by number, and has `across` panels in a row."""
     with styled():
@@ -111,7 +98,9 @@ def _scale(axis: PlotAxis, *, share: bool, n: int = 5) -> None:
         axis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
 
 
-def _paint_heads(chart: HeadsFigure, subjects: Sequence[SubjectEntry], across: int) -> Figure:
+def _paint_heads(
+    chart: chart_types.HeadsFigure, subjects: Sequence[chart_types.SubjectEntry], across: int
+) -> Figure:
     shown = [
         (variable, number, _array(values["value"]))
         for variable in chart["variables"]
@@ -166,7 +155,7 @@ def _label_edges(axes: Axes, below: str, beside: str) -> None:
         axes.set_ylabel(beside)
 
 
-def _draw_layers(axes: Axes, line: Line | None, units: str) -> None:
+def _draw_layers(axes: Axes, line: chart_types.Line | None, units: str) -> None:
     if line is not None:
         axes.barh(line["x"], _array(line["value"]), color=BLUE, **_whiskers(line, "xerr"))
         axes.set_yticks([line["x"][n] for n in ticks(len(line["x"]))])
@@ -175,7 +164,7 @@ def _draw_layers(axes: Axes, line: Line | None, units: str) -> None:
     axes.set_xlabel(f"mean of the layer ({units})")
 
 
-def _whiskers(line: Line, name: str) -> dict[str, Any]:
+def _whiskers(line: chart_types.Line, name: str) -> dict[str, Any]:
     if "low" not in line:
         return {}
     value, low, high = (_array(line.get(key)) for key in ("value", "low", "high"))
@@ -183,7 +172,7 @@ def _whiskers(line: Line, name: str) -> dict[str, Any]:
     return {name: bounds, "error_kw": {"elinewidth": 0.7, "ecolor": GRAY}}
 
 
-def _paint_lines(chart: LinesFigure, across: int) -> Figure:
+def _paint_lines(chart: chart_types.LinesFigure, across: int) -> Figure:
     shown = [
         (axis, panel)
         for row in chart["rows"]
@@ -215,7 +204,7 @@ def _paint_lines(chart: LinesFigure, across: int) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, panel: LinePanel, *, is_bars: bool, is_first: bool) -> None:
+def _draw_panel(axes: Axes, panel: chart_types.LinePanel, *, is_bars: bool, is_first: bool) -> None:
     lines = panel["series"]
     for number, line in enumerate(lines):
         color, x, values = PALETTE[number], _array(line["x"]), _array(line["value"])
@@ -256,7 +245,9 @@ SYMBOLS: dict[str, dict[str, Any]] = {
 }
 
 
-def _paint_dots(chart: DotsFigure, subjects: Sequence[SubjectEntry]) -> Figure:
+def _paint_dots(
+    chart: chart_types.DotsFigure, subjects: Sequence[chart_types.SubjectEntry]
+) -> Figure:
     """Draw a row for each group: dots with intervals, and marks to compare them with."""
     columns = chart["columns"]
     n = max(len(column.get("groups", chart["groups"])) for column in columns)
@@ -310,7 +301,7 @@ def _draw_dots(axes: Axes, row: Sequence[Any], places: np.ndarray, color: str) -
     axes.plot(_array(values), places, "o", color=color, markersize=4, zorder=4)
 
 
-def _draw_dot_legend(figure: Figure, column: DotColumn, names: Sequence[str]) -> None:
+def _draw_dot_legend(figure: Figure, column: chart_types.DotColumn, names: Sequence[str]) -> None:
     marks = column.get("marks", [])
     if len(names) + len(marks) < 2:
         return
@@ -335,7 +326,7 @@ AREAS = 8, 96
 """Areas of the points with no effect and with the largest effect."""
 
 
-def _paint_map(chart: MapFigure) -> Figure:
+def _paint_map(chart: chart_types.MapFigure) -> Figure:
     """Draw a map by role and by layer, or its clusters beside their silhouette."""
     (panel,) = chart["panels"]
     has_clusters = "silhouette" in panel
@@ -355,7 +346,11 @@ def _paint_map(chart: MapFigure) -> Figure:
         right.set_title(f"{len(set(panel['cluster']))} clusters")
         _hide_axes(right)
         return figure
-    areas, largest = _areas(panel)
+    sizes = np.nan_to_num(np.abs(_array(panel.get("effect", []))))
+    largest = float(sizes.max(initial=0.0))
+    areas = np.full(len(x), float(AREA))
+    if largest:
+        areas = AREAS[0] + (AREAS[1] - AREAS[0]) * sizes / largest
     order = np.argsort(-areas, kind="stable")  # small points are drawn on large ones
     roles = np.array(panel["role"])
     for name, color in role_colors(panel["role"]).items():
@@ -385,18 +380,9 @@ def _hide_axes(axes: Axes) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _areas(panel: MapPanel) -> tuple[np.ndarray, float]:
-    sizes = np.nan_to_num(np.abs(_array(panel.get("effect", []))))
-    largest = float(sizes.max(initial=0.0))
-    if not largest:
-        return np.full(len(panel["x"]), float(AREA)), 0.0
-    return AREAS[0] + (AREAS[1] - AREAS[0]) * sizes / largest, largest
-
-
 def role_colors(roles: Sequence[str]) -> dict[str, str]:
-    """Return a color for each name on a map, most frequent first, heads without a role last.
-
-    Roles have their color (`heads.roles`); names that probes give have others.
+    """Return a color for each name on a map, most frequent first, heads without a role last. Roles
+    have their color (`heads.roles`); names that probes give have others.
     """
     names, counts = np.unique(roles, return_counts=True)
     order = [str(names[i]) for i in np.argsort(-counts, kind="stable")]
@@ -407,7 +393,7 @@ def role_colors(roles: Sequence[str]) -> dict[str, str]:
     return {name: colors[name] for name in sorted(order, key=lambda name: name == NO_ROLE)}
 
 
-def _label_rare(axes: Axes, panel: MapPanel) -> None:
+def _label_rare(axes: Axes, panel: chart_types.MapPanel) -> None:
     names = panel["role"]
     named = [i for i, n in enumerate(names) if n != NO_ROLE and names.count(n) <= MAX_LABELED]
     places = np.stack([panel["x"], panel["y"]], axis=1)
@@ -425,7 +411,9 @@ def _label_rare(axes: Axes, panel: MapPanel) -> None:
         )
 
 
-def _paint_finder(chart: FinderFigure, subjects: Sequence[SubjectEntry], across: int) -> Figure:
+def _paint_finder(
+    chart: chart_types.FinderFigure, subjects: Sequence[chart_types.SubjectEntry], across: int
+) -> Figure:
     """Draw heads between two variables for each preset; both have the same scale."""
     variables = {variable["id"]: variable for variable in chart.get("variables", ())}
     presets, layers = chart["presets"], subjects[0]["layers"]
@@ -464,7 +452,7 @@ FONT, WORD_SPACE = 8, 0.045
 KEY_COLOR = "#8A5F00"
 
 
-def _paint_exemplars(chart: ExemplarsFigure) -> Figure:
+def _paint_exemplars(chart: chart_types.ExemplarsFigure) -> Figure:
     heads = [head for panel in chart["panels"] for head in panel["heads"]]
     documents = chart.get("documents", [])
     figure = new_figure(WIDTH, 1)
@@ -488,7 +476,7 @@ def _paint_exemplars(chart: ExemplarsFigure) -> Figure:
     return figure
 
 
-def _draw_document(axes: Axes, tokens: Sequence[str], arc: Arc, top: float) -> float:
+def _draw_document(axes: Axes, tokens: Sequence[str], arc: chart_types.Arc, top: float) -> float:
     """Draw tokens in lines, and the arrow; return the place of the last line."""
     has_spaces = any(token.startswith(" ") for token in tokens)
     x, y, places = LEFT_EDGE, top, {}
@@ -540,7 +528,7 @@ def _words(tokens: Sequence[str], *, has_spaces: bool) -> list[list[int]]:
 COLORS = {"other": "#555555", "right": BLUE, "wrong": VERMILION, "missed": VERMILION}
 
 
-def _paint_sentences(chart: SentencesFigure, across: int) -> Figure:
+def _paint_sentences(chart: chart_types.SentencesFigure, across: int) -> Figure:
     sentences = chart["sentences"]
     rows = [sentences[start : start + across] for start in range(0, len(sentences), across)]
     heights = [max(len(sentence["words"]) for sentence in row) for row in rows]
@@ -557,7 +545,7 @@ def _paint_sentences(chart: SentencesFigure, across: int) -> Figure:
     return figure
 
 
-def _draw_sentence(axes: Axes, sentence: ExampleSentence) -> None:
+def _draw_sentence(axes: Axes, sentence: chart_types.ExampleSentence) -> None:
     left, right = 0.36, 0.64
     of_query, of_key = {}, {}
     for link in sentence["links"]:

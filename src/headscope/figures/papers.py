@@ -301,7 +301,9 @@ FIGURES: dict[str, PaperFigure] = {
 def draw(result: Result, name: str, **options: object) -> Figure:
     """See `Result.figure`."""
     expect("name", name, str, "the name of a figure")
-    figure = FIGURES.get(name) or _of_variable(result, name)
+    figure = FIGURES.get(name) or PaperFigure((name,), _variable(name))
+    if name not in FIGURES and not (name in result and {"layer", "head"} <= {*result[name].dims}):
+        raise _unknown(name, result)
     missing = [variable for variable in figure.needs if variable not in result]
     if missing:
         raise InputError(
@@ -310,12 +312,6 @@ def draw(result: Result, name: str, **options: object) -> Figure:
         )
     _check_options(name, figure, options)
     return paint(figure.chart(result, **options), [s.entry for s in _subjects(result)])
-
-
-def _of_variable(result: Result, name: str) -> PaperFigure:
-    if name not in result or not {"layer", "head"} <= set(result[name].dims):
-        raise _unknown(name, result)
-    return PaperFigure((name,), _variable(name))
 
 
 def _drawable(result: Result) -> list[str]:
@@ -373,14 +369,12 @@ def _all_possible(result: Result) -> dict[str, Figure]:
         except MissingExtra:  # the map of heads needs scikit-learn
             continue
     shown = {variable for figure in FIGURES.values() for variable in figure.needs}
+    metrics = result.provenance.get("metrics", ())
+    of_users = {str(metric["name"]) for metric in metrics if "own_class" in metric}
     for name in _drawable(result):
-        if name in _user_metrics(result) and name not in shown:
+        if name in of_users and name not in shown:
             drawn[name] = draw(result, name)
     return drawn
-
-
-def _user_metrics(result: Result) -> set[str]:
-    return {str(m["name"]) for m in result.provenance.get("metrics", ()) if "own_class" in m}
 
 
 def _unknown(name: str, result: Result) -> UnknownName:

@@ -10,15 +10,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from headscope.errors import InputError, UnknownName
+from headscope.figures import chart_types
 from headscope.figures.chart_data import ValueText, cell, figure_of, numbers, rounded
-from headscope.figures.chart_types import (
-    Chart,
-    DotColumn,
-    ExampleSentence,
-    SubjectEntry,
-    VariableEntry,
-    WordLink,
-)
 from headscope.figures.head_charts import map_panel
 from headscope.figures.paint import paint
 from headscope.heads.head_map import HeadMap
@@ -56,17 +49,10 @@ def probe_figure(table: ProbeTable) -> Figure:
             for name, symbol, values in marks
         ],
     }
-    chart = figure_of(
-        "probe",
-        "dots",
-        table.title,
-        "",
-        groups=[f"{row.label} ({row.cases:,})" for row in rows],
-        subjects=[0],
-        columns=[column],
-        notes=[f"L{row.layer} H{row.head}{ARROWS[row.direction]}" for row in rows],
-    )
-    return paint(chart, [_subject("best head, 95 % interval")])
+    groups = [f"{row.label} ({row.cases:,})" for row in rows]
+    notes = [f"L{row.layer} H{row.head}{ARROWS[row.direction]}" for row in rows]
+    names = ["best head, 95 % interval"]
+    return _paint_dots("probe", table.title, [column], groups, names, notes=notes)
 
 
 def bias_figure(table: BiasTable) -> Figure:
@@ -80,17 +66,11 @@ def bias_figure(table: BiasTable) -> Figure:
         share=True,
         level=0.5,
     )
-    chart = figure_of(
-        "bias",
-        "dots",
-        table.title,
-        f"{table.pairs} pronouns of each kind; right: pro minus anti in points, 95 % interval",
-        groups=[f"L{row.layer} H{row.head}" for row in rows],
-        subjects=[0, 1],
-        columns=[column],
-        notes=[percent(row.gap, row.gap_low, row.gap_high, "+") for row in rows],
-    )
-    return paint(chart, [_subject(f"{name}-stereotypical") for name in ("pro", "anti")])
+    caption = f"{table.pairs} pronouns of each kind; right: pro minus anti in points, 95 % interval"
+    groups = [f"L{row.layer} H{row.head}" for row in rows]
+    notes = [percent(row.gap, row.gap_low, row.gap_high, "+") for row in rows]
+    names = [f"{name}-stereotypical" for name in ("pro", "anti")]
+    return _paint_dots("bias", table.title, [column], groups, names, caption, notes=notes)
 
 
 def score_figure(score: ExplainedScore, n: int = 8) -> Figure:
@@ -102,8 +82,7 @@ def score_figure(score: ExplainedScore, n: int = 8) -> Figure:
         column = _dot_column(f"by the {side}'s parts", [values], level=0.0)
         column |= {"groups": [name for name, _ in rows], "units": "score above the other keys"}
         columns.append(column)
-    chart = figure_of("score", "dots", score.title, "", groups=[], subjects=[0], columns=columns)
-    return paint(chart, [_subject()])
+    return _paint_dots("score", score.title, columns, [], [""])
 
 
 def lens_figure(lens: Lens) -> Figure:
@@ -137,22 +116,31 @@ def wires_figure(wires: Wires, n: int) -> Figure:
         "share of the gap", [[cell(ValueText(w.share, w.low, w.high)) for w in rows]], level=0.0
     )
     stability = _dot_column("stability", [[rounded(w.stability) for w in rows]], share=True)
-    chart = figure_of(
-        "wires",
-        "dots",
-        f"Wires of {wires.about['model']}: {wires.about['pairs']}",
-        "",
-        groups=[f"{w.source} → {w.reader}" for w in rows],
-        subjects=[0],
-        columns=[share, stability] if wires.n_templates > 1 else [share],
-    )
-    return paint(chart, [_subject(wires.holds)])
+    columns = [share, stability] if wires.n_templates > 1 else [share]
+    groups = [f"{w.source} → {w.reader}" for w in rows]
+    title = f"Wires of {wires.about['model']}: {wires.about['pairs']}"
+    return _paint_dots("wires", title, columns, groups, [wires.holds])
+
+
+def _paint_dots(
+    key: str,
+    title: str,
+    columns: Sequence[Any],
+    groups: list[str],
+    names: list[str],
+    caption: str = "",
+    **content: Any,
+) -> Figure:
+    places = list(range(len(names)))
+    content |= {"groups": groups, "subjects": places, "columns": columns}
+    chart = figure_of(key, "dots", title, caption, **content)
+    return paint(chart, [_subject(name) for name in names])
 
 
 def _dot_column(
     title: str, values: list[Any], *, share: bool = False, level: float | None = None
-) -> DotColumn:
-    column: DotColumn = {
+) -> chart_types.DotColumn:
+    column: chart_types.DotColumn = {
         "title": title,
         "units": "",
         "share": share,
@@ -164,7 +152,7 @@ def _dot_column(
     return column
 
 
-def _subject(title: str = "", layers: Sequence[int] = ()) -> SubjectEntry:
+def _subject(title: str = "", layers: Sequence[int] = ()) -> chart_types.SubjectEntry:
     return {"title": title, "layers": [*layers], "heads": 0, "causal": False, "page": None}
 
 
@@ -200,7 +188,7 @@ def reliance_figure(reliance: xr.DataArray, *, title: str) -> Figure:
     return paint(chart, [_subject(layers=reliance["layer"].values.tolist())])
 
 
-def _variable(key: str, label: str, units: str, values: xr.DataArray) -> VariableEntry:
+def _variable(key: str, label: str, units: str, values: xr.DataArray) -> chart_types.VariableEntry:
     return {
         "id": key,
         "name": key,
@@ -255,7 +243,7 @@ def removal_figure(checked: xr.Dataset) -> Figure:
     return paint(chart, [_subject(layers=layers)], across=len(levels))
 
 
-def map_chart(heads: HeadMap, name: str) -> Chart:
+def map_chart(heads: HeadMap, name: str) -> chart_types.Chart:
     """Build the map by role and by layer (section 6), or its clusters."""
     panel, caption = map_panel(heads), heads.title
     if name == "clark-6":
@@ -286,7 +274,7 @@ def example_figure(
     """See `ProbeExamples.figure`."""
     if not examples:
         raise InputError("There is no example to draw: the relation may not occur in the corpus.")
-    chart: Chart = {
+    chart: chart_types.Chart = {
         "id": "examples",
         "kind": "sentences",
         "title": examples.title if title is None else title,
@@ -298,7 +286,7 @@ def example_figure(
     return paint(chart, across=columns)
 
 
-def _sentence(example: ProbeExample) -> ExampleSentence:
+def _sentence(example: ProbeExample) -> chart_types.ExampleSentence:
     kinds = {}
     for arc in example.arcs:
         if arc.is_right:
@@ -307,7 +295,7 @@ def _sentence(example: ProbeExample) -> ExampleSentence:
             kinds[arc.query, arc.target] = "missed"
             if arc.predicted is not None:
                 kinds[arc.query, arc.predicted] = "wrong"
-    links: list[WordLink] = []
+    links: list[chart_types.WordLink] = []
     for (query, key), weight in np.ndenumerate(example.weights):
         kind = kinds.get((query, key), "other")
         if weight >= MIN_DRAWN or kind != "other":

@@ -246,10 +246,8 @@ class RankedVariable:
 
 
 class RankedTable:
-    """All numbers that a model's results have for all heads, ranked once.
-
-    If several results measured a variable, the first counts. Cards are about one attention block,
-    by default the main one of each result.
+    """All numbers that a model's results have for the heads of one block, ranked once. If several
+    results measured a variable, the first counts.
     """
 
     def __init__(self, results: Sequence[Result], block: str | None = None) -> None:

@@ -127,9 +127,9 @@ class HeadMap:
             results: further results of the model, for the cards.
             explorer: address of an explorer page of the same model; cards then link to it.
         """
-        from headscope.reporting.report import save_map_page
+        from headscope.reporting.report import build_map_report, write_report
 
-        save_map_page(self, path, results, explorer=explorer)
+        write_report(build_map_report(self, results, explorer=explorer), path)
 
 
 def nearest_in(data: xr.Dataset, layer: int, head: int, n: int = 5) -> list[tuple[int, int, float]]:
@@ -292,15 +292,12 @@ def embed(distances: np.ndarray, *, seed: int, starts: int) -> tuple[np.ndarray,
 
 
 def cluster(distances: np.ndarray, *, most: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hierarchical clusters by Ward's linkage.
+    """Hierarchical clusters by Ward's linkage on the square roots of the distances.
 
-    On the square roots of the distances: the root of a Jensen-Shannon divergence is a metric
-    that embeds in Euclidean space, as Ward's method assumes; the root of a mean of such
-    divergences comes close. Average linkage would split off one odd head after another.
-
-    Returns:
-        The linkage (for a dendrogram); the silhouette of each number of clusters from 2 to
-        `most`; and each item's cluster, from 0, in the number that has the highest.
+    The root of a Jensen-Shannon divergence is a metric that embeds in Euclidean space, as Ward's
+    method assumes. Average linkage would split off one odd head after another. Returns the linkage,
+    the silhouette of each number of clusters from 2 to `most`, and each item's cluster, from 0, in
+    the number that has the highest.
     """
     from scipy.cluster import hierarchy  # type: ignore[import-untyped, unused-ignore]
     from scipy.spatial.distance import squareform  # type: ignore[import-untyped, unused-ignore]

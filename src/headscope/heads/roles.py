@@ -85,12 +85,9 @@ DEFAULT = RoleThresholds()
 
 @dataclass(frozen=True, eq=False)
 class RoleShares:
-    """Share of attention that each head pays to each role, before one role is chosen.
-
-    Attributes:
-        shares: `role layer head`, in the order of `ROLES`; NaN where no query could show it.
-        queries: `role`: number of queries that could show it.
-        holds: `role layer head`: whether the share reaches the thresholds.
+    """Share of attention that each head pays to each role (`role layer head`), before one is
+    chosen. `queries` (`role`) counts those that could show it; `holds` says where the share reaches
+    the thresholds.
     """
 
     shares: np.ndarray

@@ -328,6 +328,7 @@ class Onset:
 class Onsets(Table):
     """Heads that end above a threshold, in the order in which they rose; `print` it."""
 
+    _row = Onset
     _left = ("95 % interval",)
 
     title: str
@@ -335,19 +336,8 @@ class Onsets(Table):
     rows: tuple[Onset, ...]
 
     @property
-    def _caption(self) -> str:
-        return f"{self.title}. {self.caption}"
-
-    @property
     def _note(self) -> str:
         return self.caption
-
-    def _columns(self) -> list[str]:
-        return ["layer", "head", "step", "low", "high", "value"]
-
-    def records(self) -> list[dict[str, Value]]:
-        """Return one row for each head."""
-        return [{name: getattr(row, name) for name in self._columns()} for row in self.rows]
 
     def _cells(self) -> list[list[str]]:
         rows = [

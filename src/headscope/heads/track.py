@@ -38,6 +38,7 @@ from headscope.results.files import RESULT_FILE
 from headscope.results.files import open as open_file
 from headscope.results.result import HEADS, Result
 from headscope.results.steps import check_same, stack_steps, with_previous
+from headscope.results.trace import Trace
 from headscope.run.analyze import analyze
 from headscope.run.merge import merge
 from headscope.text.corpus import Corpus
@@ -60,6 +61,7 @@ FIRST_SECONDS = 20.0
 """Time after which the first step stops adding chunks."""
 MAX_DOCUMENTS = 512
 STEPS = "steps"
+TRACES = "traces"
 
 
 @contextmanager
@@ -126,6 +128,8 @@ class HeadTracker(TrainerCallback):
 
     Attributes:
         seconds: time spent on tracking.
+        traces: traces of `text` by step; `headscope.save_page(tracker.traces, "page.html")` writes
+            a page with a scrubber.
         error: error that ended the tracking of a Trainer, whose training goes on.
     """
 
@@ -141,6 +145,7 @@ class HeadTracker(TrainerCallback):
         budget: float | None = 0.05,
         tokenizer: PreTrainedTokenizerBase | None = None,
         max_tokens: int = 128,
+        text: str | None = None,
     ) -> None:
         """Make a tracker.
 
@@ -156,6 +161,7 @@ class HeadTracker(TrainerCallback):
                 are of more. None: all documents.
             tokenizer: the model's tokenizer; a Trainer's processing class is the default.
             max_tokens: longer documents are cut.
+            text: text to trace at each step, for a page (`traces`).
         """
         if corpus is None and (effects or not detect):
             raise InputError("Without a corpus a tracker can only detect: pass a corpus.")
@@ -170,7 +176,8 @@ class HeadTracker(TrainerCallback):
         )
         self._detects, self._ablates, self._budget = detect, effects, budget
         self._out = None if out is None else Path(out)
-        self._tokenizer, self._max_tokens = tokenizer, max_tokens
+        self._tokenizer, self._max_tokens, self._text = tokenizer, max_tokens, text
+        self.traces: dict[int, Trace] = {}
         self._model: Model | None = None
         self._results: dict[str, dict[int, Result]] = {}
         self._first: tuple[int, list[Result]] | None = None
@@ -181,6 +188,10 @@ class HeadTracker(TrainerCallback):
         for kind in ("corpus", "detect", "effects") if self._out else ():
             for file in sorted(self._folder(kind).glob("*.nc")):
                 self._results.setdefault(kind, {})[int(file.stem)] = _opened(file)
+        for file in sorted(self._folder(TRACES).glob("*.nc")) if self._out and text else ():
+            trace = open_file(file)
+            if isinstance(trace, Trace) and trace.text.texts == (text,):
+                self.traces[int(file.stem)] = trace
         for result in list(self._results.get("corpus", {}).values())[:1]:
             self._n_chunks = len(str(result.provenance["corpus"]["hash"]).split("+"))
 
@@ -199,13 +210,25 @@ class HeadTracker(TrainerCallback):
             raise InputError(
                 f"{type(model).__name__} is not a transformers model. Pass the model inside it."
             )
-        _check_whole(module)
+        for name, parameter in module.named_parameters():
+            is_sharded = hasattr(parameter, "ds_id") or hasattr(parameter, "to_local")
+            if parameter.numel() == 0 or is_sharded:
+                raise InputError(
+                    f"The weights are sharded ({name}), so one process cannot run the model. Track "
+                    "saved checkpoints instead: headscope track checkpoints/*/ CORPUS -o track."
+                )
         if self._model is None or self._model.module is not module:
             given = model if isinstance(model, Model) else None
             with untouched(module):
                 self._model = given or load(module, self._tokenizer)
         with untouched(module):
             logged = self._measure(self._model, step, start)
+            if self._text is not None and step not in self.traces:
+                trace = self._model.trace(self._text, vectors=False)
+                self.traces[step] = replace(trace, origin=None)
+                if self._out is not None:
+                    self._folder(TRACES).mkdir(parents=True, exist_ok=True)
+                    trace.save(self._folder(TRACES) / f"{step:09d}.nc")
         end = self._clock()
         self.seconds += end - start
         if self._first is not None and self._first[0] == step:
@@ -410,15 +433,6 @@ def _length(model: Model, usual: int = 32) -> int:
     return max(1, min(usual, (limit - 4) // 2, len(model.require_tokenizer()) // 2))
 
 
-def _check_whole(module: nn.Module) -> None:
-    for name, parameter in module.named_parameters():
-        if parameter.numel() == 0 or hasattr(parameter, "ds_id") or hasattr(parameter, "to_local"):
-            raise InputError(
-                f"The weights are sharded ({name}), so one process cannot run the model. Track "
-                "saved checkpoints instead: headscope track checkpoints/*/ CORPUS -o track."
-            )
-
-
 def _opened(file: Path) -> Result:
     opened = open_file(file)
     if not isinstance(opened, Result):
@@ -444,7 +458,7 @@ def track_checkpoints(
         revisions: revisions on the hub, named after their steps (`step1000`).
         out: folder for the steps and results.
         on_step: function that is called before each step.
-        options: `metrics`, `detect`, `effects`, `max_tokens` of `HeadTracker`.
+        options: `metrics`, `detect`, `effects`, `max_tokens`, `text` of `HeadTracker`.
 
     Returns:
         Results with the axis `step`: `corpus`, `detect`, `effects`.
@@ -458,7 +472,14 @@ def track_checkpoints(
         pairs: list[tuple[str, str | None]] = [(given[0], r) for r in revisions]
         chosen = {}
         for source, revision in pairs or [(source, None) for source in given]:
-            step = _step_of(revision or Path(source).name)
+            name = revision or Path(source).name
+            numbers = re.findall(r"\d+", name)
+            if not numbers:
+                raise InputError(
+                    f"{name!r} does not name its step. Rename it, such as checkpoint-500, or pass "
+                    "a dict of checkpoints by step."
+                )
+            step = int(numbers[-1])
             if step in chosen:
                 raise InputError(f"{source!r} and {chosen[step][0]!r} are both step {step}.")
             chosen[step] = source, revision
@@ -467,13 +488,3 @@ def track_checkpoints(
         on_step(step, source if revision is None else f"{source} at {revision}")
         tracker.log(load(source, revision=revision), step)
     return tracker.close()
-
-
-def _step_of(name: str) -> int:
-    numbers = re.findall(r"\d+", name)
-    if not numbers:
-        raise InputError(
-            f"{name!r} does not name its step. Rename it, such as checkpoint-500, or pass a dict "
-            "of checkpoints by step."
-        )
-    return int(numbers[-1])

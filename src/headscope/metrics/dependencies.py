@@ -11,6 +11,7 @@ import numpy as np
 from headscope.batch import Axes
 from headscope.errors import UnknownName
 from headscope.lazy import Tensor, torch
+from headscope.metrics.core import regions
 from headscope.metrics.core.contract import (
     SELF_BLOCKS,
     Need,
@@ -20,17 +21,6 @@ from headscope.metrics.core.contract import (
     Variable,
 )
 from headscope.metrics.core.layer_data import LayerData, per_batch
-from headscope.metrics.core.regions import (
-    TokenPairs,
-    has_labels,
-    masses,
-    pair_sums,
-    positions,
-    query_counts,
-    region_of,
-    related_pairs,
-    total_mass,
-)
 from headscope.metrics.core.word_attention import (
     ALL,
     DepCases,
@@ -66,7 +56,7 @@ class DepAlignment(RatioMetric):
     units = "share of attention"
     format = ".1%"
     order = 110
-    reductions = (masses, pair_sums)
+    reductions = (regions.masses, regions.pair_sums)
     needs = frozenset(("parents",))
     blocks = SELF_BLOCKS
     dims = ("parent",)
@@ -74,11 +64,15 @@ class DepAlignment(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention between related tokens, all attention, and queries."""
-        is_parsed = has_labels(layer_data, "parents")
-        aligned = pair_sums(layer_data)[0][..., 1:] * is_parsed[..., None]
-        total = total_mass(layer_data) * is_parsed
+        is_parsed = regions.has_labels(layer_data, "parents")
+        aligned = regions.pair_sums(layer_data)[0][..., 1:] * is_parsed[..., None]
+        total = regions.total_mass(layer_data) * is_parsed
         either = aligned.sum(-1, keepdim=True)
-        return torch.cat((aligned, either), dim=-1), total, query_counts(layer_data, "parents")
+        return (
+            torch.cat((aligned, either), dim=-1),
+            total,
+            regions.query_counts(layer_data, "parents"),
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ class DepBaselineByParent(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
-        forms = [_per_document(layer_data, pairs) for pairs in related_pairs(layer_data)]
+        forms = [_per_document(layer_data, pairs) for pairs in regions.related_pairs(layer_data)]
         queries, pairs = _counts(layer_data)
         return torch.stack((*forms, forms[0] + forms[1]), dim=-1), pairs, queries
 
@@ -159,7 +153,7 @@ class DepBaseline(_OfPairs):
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return related pairs, all pairs, and queries."""
         queries, pairs = _counts(layer_data)
-        related = sum(_per_document(layer_data, some) for some in related_pairs(layer_data))
+        related = sum(_per_document(layer_data, some) for some in regions.related_pairs(layer_data))
         return cast("Tensor", related), pairs, queries
 
 
@@ -186,7 +180,7 @@ class DepByDistance(_OfPairs):
         queries, _ = _counts(layer_data)
         n, size = len(queries), FARTHEST + 2
         numerator = np.zeros((n, size))
-        for pairs in related_pairs(layer_data):
+        for pairs in regions.related_pairs(layer_data):
             far = np.minimum(_distances(layer_data, pairs), size - 1).astype(np.int64)
             np.add.at(numerator, (pairs.document, far), 1)
         denominator = _pairs_by_distance(layer_data, size)
@@ -215,7 +209,7 @@ class DepSpan(_OfPairs):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return distances of related pairs, related pairs, and queries."""
-        both = related_pairs(layer_data)
+        both = regions.related_pairs(layer_data)
         spans = [_per_document(layer_data, p, _distances(layer_data, p)) for p in both]
         related = [_per_document(layer_data, pairs) for pairs in both]
         return spans[0] + spans[1], related[0] + related[1], _counts(layer_data)[0]
@@ -224,7 +218,7 @@ class DepSpan(_OfPairs):
 @per_batch
 def _counts(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """`document`, float64: return queries, and pairs of the region, in parsed documents."""
-    region = region_of(layer_data)
+    region = regions.region_of(layer_data)
     queries, keys = region.queries.double().cpu(), region.keys.double().cpu()
     is_parsed = torch.from_numpy(layer_data.queries.is_parsed).double()
     visible = keys.cumsum(-1) if layer_data.is_causal else keys.sum(-1, keepdim=True)
@@ -232,24 +226,24 @@ def _counts(layer_data: LayerData) -> tuple[Tensor, Tensor]:
 
 
 def _per_document(
-    layer_data: LayerData, pairs: TokenPairs, weights: np.ndarray | None = None
+    layer_data: LayerData, pairs: regions.TokenPairs, weights: np.ndarray | None = None
 ) -> Tensor:
     """`document`, float64: return the number of pairs in parsed documents, or their sum."""
     sums = np.bincount(pairs.document, weights, minlength=len(layer_data.batch))
     return torch.from_numpy(sums * layer_data.queries.is_parsed).double()
 
 
-def _distances(layer_data: LayerData, pairs: TokenPairs) -> np.ndarray:
-    queries, keys = positions(layer_data)
+def _distances(layer_data: LayerData, pairs: regions.TokenPairs) -> np.ndarray:
+    queries, keys = regions.positions(layer_data)
     rows = pairs.document % len(queries)
     return np.abs(queries[rows, pairs.query] - keys[rows, pairs.key]).astype(np.float64)
 
 
 def _pairs_by_distance(layer_data: LayerData, size: int) -> np.ndarray:
     """`document distance`: return the pairs of the region at each distance below `size` − 1."""
-    region = region_of(layer_data)
+    region = regions.region_of(layer_data)
     is_query, is_key = (x.double().cpu().numpy() for x in (region.queries, region.keys))
-    at = positions(layer_data)[0].astype(np.int64)
+    at = regions.positions(layer_data)[0].astype(np.int64)
     counts = np.zeros((len(is_query), size))
     for row, (queries, keys) in enumerate(zip(is_query, is_key, strict=True)):
         place = at[row % len(at)] - 1

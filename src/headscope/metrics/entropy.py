@@ -5,17 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headscope.lazy import Tensor, torch
+from headscope.metrics.core import regions
 from headscope.metrics.core.contract import RatioMetric
 from headscope.metrics.core.layer_data import LayerData, per_layer
-from headscope.metrics.core.regions import (
-    log_sums,
-    masses,
-    null_mass,
-    region_of,
-    row_mass,
-    whole_log_sums,
-    whole_masses,
-)
 from headscope.metrics.surface import SurfaceMetric, is_query, query_masses
 
 
@@ -38,15 +30,15 @@ class Entropy(RatioMetric):
     paper = "Vig & Belinkov 2019, Eq. 7, footnote 4, Figure 12"
     units = "nats"
     order = 130
-    reductions = (masses, log_sums)
+    reductions = (regions.masses, regions.log_sums)
 
     most_null: float = 0.9
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return entropies of the rows that count, and their number twice."""
-        mass, null = row_mass(layer_data), null_mass(layer_data)
-        (products,) = log_sums(layer_data)
-        is_query = region_of(layer_data).queries[:, None, :] > 0
+        mass, null = regions.row_mass(layer_data), regions.null_mass(layer_data)
+        (products,) = regions.log_sums(layer_data)
+        is_query = regions.region_of(layer_data).queries[:, None, :] > 0
         is_kept = is_query & (mass > 0) & (null <= self.most_null * (null + mass))
         safe = mass.masked_fill(~is_kept, 1.0)
         entropies = (safe.log() - products / safe).mul_(is_kept)
@@ -71,7 +63,7 @@ class RowEntropy(SurfaceMetric):
     paper = "Clark et al. 2019, section 3.3, Figure 4"
     units = "nats"
     order = 180
-    reductions = (whole_masses, whole_log_sums)
+    reductions = (regions.whole_masses, regions.whole_log_sums)
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return entropies, and the number of rows twice."""
@@ -97,7 +89,7 @@ class FirstEntropy(SurfaceMetric):
     paper = "Clark et al. 2019, section 3.3, Figure 4"
     units = "nats"
     order = 190
-    reductions = (whole_masses, whole_log_sums)
+    reductions = (regions.whole_masses, regions.whole_log_sums)
     counts = "documents"
 
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
@@ -142,7 +134,7 @@ class UniformEntropy(SurfaceMetric):
 @per_layer
 def _entropies(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     """`document head query`: return the entropy of rows, float64, and a mask of counted rows."""
-    (products,) = whole_log_sums(layer_data)
+    (products,) = regions.whole_log_sums(layer_data)
     mass = query_masses(layer_data)
     is_there = (mass > 0) & (is_query(layer_data)[:, None, :] > 0)
     safe = torch.where(is_there, mass, 1.0)

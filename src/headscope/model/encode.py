@@ -132,9 +132,7 @@ def encode_texts(
     speller: Speller | None = None,
 ) -> list[Encoded]:
     """Tokenize texts, or pairs joined by the tokenizer, and cut those over `max_length` tokens.
-
-    `as_target` tokenizes for the decoder of a translation model, without pairs. Frequent callers
-    share a `speller`.
+    `as_target` is for the decoder of a translation model. Frequent callers share a `speller`.
     """
     speller = Speller(tokenizer) if speller is None else speller
     pairs = [None] * len(texts) if pairs is None else pairs
@@ -245,10 +243,8 @@ def decoded_tokens(
     start: Tokens | None = None,
     is_generated: bool = False,
 ) -> Tokens:
-    """Make tokens for the ids of a whole sequence, with the text they decode to.
-
-    The offsets, words and flags of the prompt `start` are kept; the rest may be marked as
-    generated.
+    """Make tokens for the ids of a whole sequence, with the text they decode to. Offsets, words and
+    flags of the prompt `start` are kept; the rest may be marked as generated.
     """
     start = NO_TOKENS if start is None else start
     new = ids[len(start) :]

@@ -39,27 +39,13 @@ from headscope.errors import (
     ModelNotFound,
     UnknownName,
 )
+from headscope.model import private_api, weight_files
 from headscope.model.model import Model
 from headscope.model.packaged.ctranslate2 import convert_whisper
 from headscope.model.packaged.gguf import convert_gguf
 from headscope.model.packaged.pinned import PACKAGED, PackagedModel, converted
-from headscope.model.private_api import (
-    COMPILED_FORWARD,
-    COMPILED_MODULE,
-    OFFLOADING_HOOK,
-    compiled_call,
-)
-from headscope.model.processing import Processor, takes_media
-from headscope.model.weight_files import (
-    HubOptions,
-    WeightHeaders,
-    bounded,
-    check_counts,
-    check_sizes,
-    quiet,
-    reach_hub,
-    read_headers,
-)
+from headscope.model.processing import MEDIA_INPUTS, Processor
+from headscope.model.tap.forward_pass import takes
 
 if TYPE_CHECKING:
     from transformers import Pipeline
@@ -83,8 +69,8 @@ def unwrap(
         tokenizer = tokenizer or _own_tokenizer(source) or _own_tokenizer(processor)
         source = inner
     for name, part in source.named_modules():
-        is_compiled = compiled_call(part) is not None and not compiled
-        if is_compiled or hasattr(part.forward, COMPILED_FORWARD):
+        is_compiled = private_api.compiled_call(part) is not None and not compiled
+        if is_compiled or hasattr(part.forward, private_api.COMPILED_FORWARD):
             raise InputError(
                 f"{name or type(source).__name__} was compiled in place (module.compile() or "
                 "module.forward = torch.compile(…)), so its attention runs where it cannot be "
@@ -119,7 +105,7 @@ def _inside(source: object) -> object | None:
             "its attention: hs.Trace.from_arrays(cache, tokens)."
         )
     # compiled, parallel, sentence_transformers, TransformerBridge of TransformerLens
-    for name in (COMPILED_MODULE, "module", "auto_model", "original_model"):
+    for name in (private_api.COMPILED_MODULE, "module", "auto_model", "original_model"):
         inner = getattr(source, name, None)
         if isinstance(inner, nn.Module):
             return inner
@@ -187,7 +173,7 @@ def load(
                 "transformers model (a PreTrainedModel) with its tokenizer."
             )
         meta = [name for name, p in module.named_parameters() if p.is_meta]
-        is_offloaded = any(hasattr(part, OFFLOADING_HOOK) for part in module.modules())
+        is_offloaded = any(hasattr(part, private_api.OFFLOADING_HOOK) for part in module.modules())
         if meta and not is_offloaded:
             raise InputError(
                 f"{len(meta)} weights of {type(module).__name__} are on the device 'meta' "
@@ -217,14 +203,16 @@ def load(
         dtype = named
     device = _device(device)
     found = _find(source, revision)
-    options: HubOptions = {"trust_remote_code": trust_remote_code, **found.options}
-    with quiet():
+    options: weight_files.HubOptions = {"trust_remote_code": trust_remote_code, **found.options}
+    with weight_files.quiet():
         with _refusing(source):
-            check_counts(PretrainedConfig.get_config_dict(found.location, **found.options)[0])
+            weight_files.check_counts(
+                PretrainedConfig.get_config_dict(found.location, **found.options)[0]
+            )
             config = AutoConfig.from_pretrained(found.location, **options)
-            stored = read_headers(found.location, config, found.options, allow_pickle)
+            stored = weight_files.read_headers(found.location, config, found.options, allow_pickle)
             module, notes = _module(found.location, config, dtype, options, stored)
-        if processor is None and takes_media(module):
+        if processor is None and any(takes(module, x) for x in MEDIA_INPUTS):
             processor = _processor(found.location, options)
         tokenizer = tokenizer or _own_tokenizer(processor) or _tokenizer(found.location, options)
     torch.nn.Module.to(module, device).eval()
@@ -278,7 +266,7 @@ class _ModelSource:
     location: str
     name: str
     origin: str
-    options: HubOptions
+    options: weight_files.HubOptions
     notes: tuple[str, ...] = ()
 
 
@@ -299,7 +287,7 @@ def _find(source: str | Path, revision: str | None) -> _ModelSource:
             target = cache_folder() / f"{packaged.alias}-{packaged.version}-{digest}"
             folder = converted(first, target, convert, report=_LOG.warning)
         origin = f"packaged in {packaged.distribution} {packaged.version}"
-        local: HubOptions = {"local_files_only": True}
+        local: weight_files.HubOptions = {"local_files_only": True}
         return _ModelSource(str(folder), packaged.title, origin, local, (packaged.notes,))
     folder = Path(source)
     try:
@@ -334,8 +322,8 @@ def _instead(packaged: PackagedModel, revision: str | None) -> _ModelSource:
 
 
 def _on_hub(name: str, revision: str | None) -> _ModelSource:
-    options: HubOptions = {"revision": revision}
-    if not reach_hub(name, revision):
+    options: weight_files.HubOptions = {"revision": revision}
+    if not weight_files.reach_hub(name, revision):
         options["local_files_only"] = True
     return _ModelSource(name, name, f"hub at {revision}" if revision else "hub", options)
 
@@ -354,14 +342,14 @@ def _module(
     location: str,
     config: PretrainedConfig,
     dtype: torch.dtype | str,
-    options: HubOptions,
-    stored: WeightHeaders,
+    options: weight_files.HubOptions,
+    stored: weight_files.WeightHeaders,
 ) -> tuple[PreTrainedModel, tuple[str, ...]]:
     """Load the model in the largest class whose weights are all stored; return it and notes."""
     notes: tuple[str, ...] = ()
     for model_class in _candidate_classes(config):
-        check_sizes(model_class, copy.deepcopy(config), stored)
-        with bounded(stored):
+        weight_files.check_sizes(model_class, copy.deepcopy(config), stored)
+        with weight_files.bounded(stored):
             module, loading = model_class.from_pretrained(
                 location,
                 config=config,
@@ -409,7 +397,7 @@ def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
     yield AutoModel
 
 
-def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | None:
+def _tokenizer(location: str, options: weight_files.HubOptions) -> PreTrainedTokenizerBase | None:
     try:
         return AutoTokenizer.from_pretrained(location, **options)
     except Exception as error:  # tokenizers raises bare exceptions
@@ -418,7 +406,7 @@ def _tokenizer(location: str, options: HubOptions) -> PreTrainedTokenizerBase | 
         return None
 
 
-def _processor(location: str, options: HubOptions) -> Processor | None:
+def _processor(location: str, options: weight_files.HubOptions) -> Processor | None:
     from transformers import AutoProcessor
 
     try:
@@ -452,7 +440,7 @@ def kept_parameters(model: Model) -> tuple[str, ...]:
 def randomized(model: Model, seed: int = 0) -> Model:
     """Copy the model with random weights, except its embeddings, as for training from scratch."""
     module = model.module
-    with torch.random.fork_rng(devices=[]), quiet():
+    with torch.random.fork_rng(devices=[]), weight_files.quiet():
         torch.manual_seed(seed)
         fresh = type(module)(copy.deepcopy(module.config))
     torch.nn.Module.to(fresh, device=module.device, dtype=module.dtype).eval()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
@@ -223,11 +222,6 @@ Processor = Callable[..., Mapping[str, object]]
 """Preparer of a model's inputs; transformers has several kinds, without a common base."""
 MEDIA_INPUTS = ("pixel_values", "input_features", "input_values")
 """Inputs of images or sound, in all families."""
-
-
-def takes_media(module: torch.nn.Module) -> bool:
-    """True if the model reads images or sound."""
-    return any(takes(module, name) for name in MEDIA_INPUTS)
 
 
 def image_processor(processor: object) -> Any:

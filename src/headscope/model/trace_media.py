@@ -25,18 +25,11 @@ from transformers import PretrainedConfig
 from headscope.arguments import whole_number
 from headscope.attention import Attention, BlockName
 from headscope.errors import HeadscopeError, InputError, TruncationWarning, warn
+from headscope.model import tracing
 from headscope.model.edits import Edit, ablate
 from headscope.model.encode import Messages, decoded_tokens, encode
 from headscope.model.processing import MEDIA_INPUTS, prepare, sound_processor
 from headscope.model.tap.dispatch import Attachment
-from headscope.model.tracing import (
-    IDS_OF_STACK,
-    TraceOptions,
-    check_target,
-    decoder_start,
-    let_write,
-    run_trace,
-)
 from headscope.results.media import Media
 from headscope.results.trace import Trace
 from headscope.text.tokens import NO_WORD, Frame, Patch, Tokens
@@ -214,7 +207,7 @@ def trace_media(
     image: object | None,
     audio: object | None,
     target: str | None,
-    options: TraceOptions,
+    options: tracing.TraceOptions,
 ) -> Trace:
     """Trace media; see `Model.trace`."""
     generate = whole_number("generate", options.generate, 0)
@@ -222,7 +215,7 @@ def trace_media(
     seconds = media.seconds
     try:
         inputs, n_given = _with_decoder(model, inputs, target, generate)
-        trace = run_trace(model, inputs, {}, options, n_cut=0)
+        trace = tracing.run_trace(model, inputs, {}, options, n_cut=0)
     except (RuntimeError, ValueError) as error:
         if isinstance(error, HeadscopeError) or media.sound is None or seconds >= SHORT_SECONDS:
             raise
@@ -231,7 +224,7 @@ def trace_media(
             f"({seconds:.4f} s): it is too short ({error})."
         ) from error
     stacks = {}
-    for stack, name in IDS_OF_STACK.items():
+    for stack, name in tracing.IDS_OF_STACK.items():
         ids, numbered = inputs.get(name), trace.stack_tokens.get(stack)
         if model.tokenizer and ids is not None and numbered and ids.shape[1] == len(numbered):
             listed = ids[0].tolist()
@@ -257,20 +250,20 @@ def _with_decoder(
 ) -> tuple[dict[str, Tensor], int]:
     """Add the decoder's input or generated tokens; return the inputs and the prompt's length."""
     has_decoder = bool(model.module.config.is_encoder_decoder)
-    check_target(model, target, generate, has_decoder=has_decoder)
+    tracing.check_target(model, target, generate, has_decoder=has_decoder)
     if target is not None:
         limit = model.info.max_length
         encoded = encode(model.require_tokenizer(), target, max_length=limit, as_target=True)
         target_ids = list(encoded.tokens.ids)
-        start = decoder_start(model)
+        start = tracing.decoder_start(model)
         listed = target_ids[:-1] if target_ids[0] == start else [start, *target_ids[:-1]]
         return inputs | {"decoder_input_ids": torch.tensor([listed])}, len(listed)
     prompt = inputs.get("input_ids")
     if not generate:
         return inputs, 0 if prompt is None else prompt.shape[1]
-    ids = let_write(model, inputs, generate)
+    ids = tracing.let_write(model, inputs, generate)
     if has_decoder:
-        start = decoder_start(model)
+        start = tracing.decoder_start(model)
         if int(ids[0, 0]) != start:
             ids = torch.cat([torch.tensor([[start]]), ids], 1)
         return inputs | {"decoder_input_ids": ids}, 1

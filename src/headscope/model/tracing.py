@@ -345,7 +345,7 @@ def run_trace(
     }
     blocks = collector.blocks(stacks)
     if options.norms:
-        from headscope.model.norm_weights import add_lengths
+        from headscope.model.tap.projection import add_lengths
 
         blocks = {name: add_lengths(model, block) for name, block in blocks.items()}
     hidden = hidden_states(outputs) if vectors else {}

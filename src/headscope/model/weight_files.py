@@ -104,11 +104,8 @@ class WeightHeaders:
 def read_headers(
     location: str, config: PretrainedConfig, options: HubOptions, allow_pickle: bool
 ) -> WeightHeaders:
-    """Find the weight files of a folder or hub id and read their headers.
-
-    The configuration may name a file. `allow_pickle` accepts pickled weights if there are no
-    others. Raises ModelError if weights are missing or only pickled, or a file is cut or has
-    another format.
+    """Find the weight files of a folder or hub id and read their headers. `allow_pickle` accepts
+    pickled weights if there are no others. Raises ModelError for missing, cut or unknown files.
     """
     named = getattr(config, "transformers_weights", None)
     names = (SAFE, SAFE_INDEX) if named is None else (str(named),)

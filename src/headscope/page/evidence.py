@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import xarray as xr
 
 from headscope.arguments import expect
+from headscope.attention import key_stack
 from headscope.errors import InputError
 from headscope.heads.cards import ACCURACIES, CardRow, HeadCard, RankedTable, RankedVariable
 from headscope.heads.roles import TOKEN_ROLES, corpus_roles
+from headscope.metrics.exemplars import INTERVALS
 from headscope.page.payload import Evidence
-from headscope.page.payload_types import Bounded, CardNumber, LinkedDocument, PageCard, Relation
+from headscope.page.payload_types import (
+    Bounded,
+    CardNumber,
+    LinkedDocument,
+    PageCard,
+    Relation,
+    SampleDocument,
+)
 from headscope.results.display import counted
 from headscope.results.result import Exemplar, Result
 from headscope.results.trace import Trace
@@ -77,6 +87,8 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
         for layer in trace.layers
         for head in range(trace.n_heads)
     }
+    for result in listed:
+        _add_samples(cards, result, trace.main.name)
     prefix = f"{listed[0].model} · "
     runs = [f"{r.title.removeprefix(prefix)}, {counted(r.n_documents)}" for r in listed]
     about = "; ".join(dict.fromkeys(runs))
@@ -92,6 +104,37 @@ def make_evidence(results: Result | Iterable[Result], trace: Trace) -> Evidence:
             if name in trace.blocks and (of_block := corpus_roles(data)) is not None:
                 roles[name] = of_block
     return Evidence({"about": about, "meanings": meanings, "cards": cards}, roles)
+
+
+def _add_samples(cards: dict[str, PageCard], result: Result, block: str) -> None:
+    """Add a document for each fifth of the scale to the cards, if the run kept samples."""
+    samples = result.states.get(block, {}).get("head_samples")
+    if samples is None:
+        return
+    stack = key_stack(block, next(iter(result.documents.values())).tokens)
+    for at, layer in enumerate(result.blocks[block]["layer"].values.tolist()):
+        for head in range(samples.sizes["head"]):
+            card = cards.get(f"L{layer}H{head}")
+            kept = {str(n): a.values for n, a in samples.isel(layer=at, head=head).items()}
+            counts = kept["histogram"].reshape(INTERVALS, -1).sum(1)
+            found: list[SampleDocument] = []
+            for fifth in reversed(range(INTERVALS)):
+                number = int(kept["document"][fifth, 0])
+                if card is None or number < 0:
+                    continue
+                length = int(kept["length"][fifth, 0])
+                tokens = result.documents[number].tokens[stack][:length]
+                keys, weights = kept["keys"][fifth, 0], kept["weights"][fifth, 0]
+                # The weight that the sample was chosen by: first row and column left out.
+                off = np.where((keys > 0) & (np.arange(len(keys)) > 0)[:, None], weights, 0)
+                query, rank = np.unravel_index(off.argmax(), off.shape)
+                weight = float(off[query, rank])
+                document, key = result.documents[number], int(keys[query, rank])
+                link = Exemplar(weight, document, int(query), key, tokens, tokens)
+                share = float(counts[fifth] / counts.sum())
+                found.append({**_linked(link), "share": round(share, 4)})
+            if card is not None and found:
+                card["samples"] = found
 
 
 def _page_card(card: HeadCard) -> PageCard:

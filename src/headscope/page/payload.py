@@ -160,11 +160,13 @@ class Contents:
     """Contents of a page besides its traces, and where it opens. See `save_page`.
 
     `examples` are the numbers of traces that stand together, as A and B; all of them by default.
-    `place` is where the page will run, which decides what it may ask.
+    `steps` are the training steps of the examples, which are one text. `place` is where the page
+    will run, which decides what it may ask.
     """
 
     titles: Sequence[str] | None = None
     examples: Sequence[Sequence[int]] | None = None
+    steps: Sequence[int] = ()
     selection: str = ""
     story: Sequence[Step] = ()
     exercise: Sequence[Question] = ()
@@ -228,7 +230,10 @@ def make_payload(traces: Sequence[Trace], contents: Contents | None = None) -> P
     }
     if contents.report:
         header["report"] = contents.report
-    looks = reading_look(traces[examples[0][0]]), deciding_look(traces[examples[0][0]])
+    if contents.steps:
+        header["steps"] = list(contents.steps)
+    opening = _shown(traces, examples, selection)[0]
+    looks = reading_look(opening), deciding_look(opening)
     if looks[0] and looks[1]:
         reader, decider = (f"L{look.layer}H{look.head}" for look in looks if look)
         header["tour"] = {"reader": reader, "decider": decider}
@@ -322,7 +327,9 @@ def trace_part(
 
 
 def live_command(trace: Trace, other: Trace | None = None) -> str:
-    """Return the shell command for a page of this text that can run the model."""
+    """Return the shell command for a page that can run the model; empty for bare attention."""
+    if trace.provenance.get("source") == "arrays":
+        return ""
     words = ["headscope", "serve", "--model", str(trace.provenance.get("load") or "FOLDER")]
     texts = trace.text.texts
     if texts and 0 < sum(map(len, texts)) <= LONGEST_COMMAND and not trace.media:
@@ -370,7 +377,7 @@ def _stored_layers(
 def _titles(traces: Sequence[Trace], examples: Sequence[Sequence[int]]) -> list[str]:
     """The text of each trace; of two of one text, what was changed."""
     titles = [
-        " ⏐ ".join(text.strip() for text in trace.text.texts) or str(trace.provenance.get("model"))
+        " ⏐ ".join(text.strip() for text in _texts(trace)) or str(trace.provenance.get("model"))
         for trace in traces
     ]
     for numbers in examples:
@@ -380,6 +387,14 @@ def _titles(traces: Sequence[Trace], examples: Sequence[Sequence[int]]) -> list[
                 for index, change in zip(numbers, changed, strict=True):
                     titles[index] = str(change or AS_IT_IS)
     return titles
+
+
+def _texts(trace: Trace) -> Sequence[str]:
+    """Texts of a trace; bare tokens without spaces, which may be words, are spaced out."""
+    is_bare = trace.provenance.get("source") == "arrays"
+    if is_bare and not any(token.startswith((" ", "Ġ", "▁")) for token in trace.tokens):
+        return [" ".join(trace.tokens)]
+    return trace.text.texts
 
 
 def _tokens_part(tokens: Tokens) -> TokensPart:

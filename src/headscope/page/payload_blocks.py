@@ -164,7 +164,7 @@ def _top_part(
     roles: xr.Dataset | None,
     buffers: Buffers,
 ) -> BlockPart:
-    """A block of the strongest keys: other weights are 0, and their sum is told by row.
+    """A block of the strongest keys: other weights are 0, and `rest` has their sum.
 
     It has no statistics and no roles of this text, which need whole rows.
     """

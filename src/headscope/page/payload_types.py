@@ -223,6 +223,13 @@ class LinkedDocument(TypedDict):
     links: list[tuple[int, int, float]]
 
 
+class SampleDocument(LinkedDocument):
+    """A document of one fifth of the scale of a head's highest weight."""
+
+    share: float
+    """Share of all documents in this fifth."""
+
+
 class PageCard(TypedDict):
     """A `HeadCard` as pages show it."""
 
@@ -233,6 +240,8 @@ class PageCard(TypedDict):
     numbers: list[CardNumber]
     """Other measurements."""
     exemplars: list[LinkedDocument]
+    samples: NotRequired[list[SampleDocument]]
+    """Documents from strong to weak, one for each fifth of the scale (`head_samples`)."""
     neighbors: list[str]
 
 
@@ -423,7 +432,10 @@ class Header(TypedDict):
     exercise: NotRequired[list[ExercisePart]]
     wires: NotRequired[WiresPart]
     examples: list[Example]
+    steps: NotRequired[list[int]]
+    """Training step of each example: one text at several checkpoints."""
     command: str
+    """Shell command for a live page; empty for attention without a model."""
     evidence: EvidencePart | None
     report: NotRequired[str]
     """Address of a report on the model."""

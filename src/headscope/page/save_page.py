@@ -18,6 +18,7 @@ from importlib import resources
 import numpy as np
 from PIL import Image
 
+from headscope.arguments import whole_number
 from headscope.atomic import atomic_path
 from headscope.errors import InputError
 from headscope.page.codec import Payload, cell_maxima
@@ -130,8 +131,8 @@ WAITING = (
 )
 LONGEST_TITLE = 40
 """Characters of a text in the title of a page."""
-PageExamples = Trace | Sequence[Trace | Sequence[Trace]]
-"""A trace; two to compare; or several examples, each a trace or two."""
+PageExamples = Trace | Sequence[Trace | Sequence[Trace]] | Mapping[int, Trace]
+"""A trace; two to compare; several examples, each a trace or two; or one text by training step."""
 
 
 @cache
@@ -211,7 +212,8 @@ def save_page(
 
     Args:
         traces: a trace; two, which are compared; or several examples, each of them a trace or a
-            tuple of two that are compared.
+            tuple of two that are compared. A dict of traces of one text by training step gives a
+            page with a scrubber over the steps (`HeadTracker.traces`).
         path: the file to write; it appears whole or not at all.
         titles: what to call each trace, in the order given; its text, or what was changed, by
             default.
@@ -254,13 +256,25 @@ def page_payload(
     place: PageHost = "file",
 ) -> tuple[Payload, list[Trace]]:
     """Return the payload of a page and its traces in order. See `save_page`."""
-    listed, examples = _listed(traces)
+    steps: list[int] = []
+    examples: list[tuple[int, ...]]
+    if isinstance(traces, Mapping):
+        steps = _checked_steps(traces)
+        listed, examples = [traces[n] for n in steps], [(i,) for i in range(len(steps))]
+        titles = [f"step {n:,}" for n in steps] if titles is None else titles
+        if not isinstance(selection, str):
+            selection = {"example": len(steps) - 1, **selection}
+        elif "example=" not in selection:
+            selection = "&".join(filter(None, [selection, f"example={len(steps) - 1}"]))
+    else:
+        listed, examples = _listed(traces)
     if effects:
         listed = [trace if trace.effects is not None else trace.with_effects() for trace in listed]
     shown = [listed[index] for index in examples[0]]
     contents = Contents(
         titles=titles,
         examples=examples,
+        steps=steps,
         selection=make_step(shown, selection),
         story=story,
         exercise=exercise,
@@ -290,6 +304,27 @@ def page_of(payload: Payload, trace: Trace, elements: Mapping[str, bytes] | None
         payload, title=title, preview=preview, script="live_page.js", style=APP_STYLE,
         elements=elements,
     )  # fmt: skip
+
+
+def _checked_steps(traces: Mapping[int, Trace]) -> list[int]:
+    """The steps in order; raise InputError unless all are of one text and one architecture."""
+    if not traces:
+        raise InputError("There is no trace to show: give at least one.")
+    for step in traces:
+        whole_number("step", step, 0)
+    steps = sorted(traces)
+    first = need_trace(traces[steps[0]])
+    for step in steps:
+        trace = need_trace(traces[step])
+        same = list(trace.tokens) == list(first.tokens) and [
+            (name, block.sizes) for name, block in trace.blocks.items()
+        ] == [(name, block.sizes) for name, block in first.blocks.items()]
+        if not same:
+            raise InputError(
+                f"Steps {steps[0]} and {step} are of different texts or models. Give traces of "
+                "one text at several steps of one training."
+            )
+    return steps
 
 
 def need_trace(given: object) -> Trace:

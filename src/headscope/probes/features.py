@@ -30,8 +30,8 @@ from headscope.metrics.core.layer_data import LayerData
 from headscope.metrics.core.word_attention import word_members, word_weights
 from headscope.model.identity import describe_model
 from headscope.model.model import Model
-from headscope.model.norm_weights import NormWeights
 from headscope.model.packaged.pinned import sha256
+from headscope.model.tap.projection import NormWeights
 from headscope.run.batches import EncodedDocument, Encoder, token_limit
 from headscope.run.options import Over, Settings
 from headscope.run.plan import Numbered
@@ -285,11 +285,8 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """Attention of a treebank in a memory-mapped file of float16.
-
-    The next kind of probe reads the same store. A store appears when complete. In the user's
-    cache, the least recently used stores are removed when a new one needs space; in another
-    folder, all are kept.
+    """Attention of a treebank in a memory-mapped file of float16, for all kinds of probes. In the
+    user's cache, the least recently used stores make room for new ones.
     """
 
     values: np.ndarray

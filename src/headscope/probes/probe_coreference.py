@@ -13,15 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from headscope.arguments import whole_number
 from headscope.errors import InputError, warn
-from headscope.metrics.coreference import (
-    CONDITION,
-    CONDITIONS,
-    Bias,
-    Candidates,
-    CorefAccuracy,
-    CorefBaseline,
-    rivals,
-)
+from headscope.metrics import coreference
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.result import Result
@@ -40,7 +32,7 @@ def probe_coreference(
     model: Model | str,
     corpus: Corpus | Readable,
     *,
-    candidates: Candidates = "mentions",
+    candidates: coreference.Candidates = "mentions",
     **options: Unpack[RunOptions],
 ) -> Result:
     """Score each head as a classifier of antecedents (Clark et al. 2019, 4.3).
@@ -84,7 +76,7 @@ def probe_coreference(
             "OntoGUM files, and needs whole documents (unit='document')."
         )
     options["max_tokens"] = min(limits) if limits else None
-    metrics = [CorefAccuracy(candidates), CorefBaseline()]
+    metrics = [coreference.CorefAccuracy(candidates), coreference.CorefBaseline()]
     return analyze(model, cut, metrics, **with_defaults(options, batch_tokens=2048))
 
 
@@ -140,13 +132,13 @@ def probe_bias(
     corpora = [as_corpus(corpus, "document") for corpus in (pro, anti)]
     paired = pair_documents(*corpora)
     pronouns = (a for document in paired for a in anaphors(document) if a.mention.kind == "pronoun")
-    if not any(all(rivals(anaphor)) for anaphor in pronouns):
+    if not any(all(coreference.rivals(anaphor)) for anaphor in pronouns):
         raise InputError(
             f"No pronoun of {paired.name} has two candidates before it: its antecedent, and "
             "another word that is the head word of a mention elsewhere. Expected sentences as "
             "in WinoBias (CoNLL-2012 with coreference)."
         )
-    return analyze(model, paired, [Bias()], **with_defaults(options, batch_tokens=2048))
+    return analyze(model, paired, [coreference.Bias()], **with_defaults(options, batch_tokens=2048))
 
 
 def pair_documents(pro: Corpus, anti: Corpus) -> Corpus:
@@ -168,7 +160,7 @@ def _pairs(name: str, pro: Corpus, anti: Corpus, unit: Unit, report: ReadLog) ->
     for number, pair in enumerate(zip_longest(pro.read(report), anti.read(report))):
         named = sorted({w.lower() for w in (pair[0].words if pair[0] else ())} & candidates)
         jobs = " and ".join(named) if len(named) > 1 else f"pair {number}"
-        for condition, document in zip(CONDITIONS, pair, strict=True):
+        for condition, document in zip(coreference.CONDITIONS, pair, strict=True):
             if document is None:
                 raise InputError(
                     f"{name} are not pairs: document {number} of the {condition}-stereotyped "
@@ -187,5 +179,5 @@ def _pairs(name: str, pro: Corpus, anti: Corpus, unit: Unit, report: ReadLog) ->
                 id=f"{number}-{condition}-{document.id}",
                 mentions=tuple(mentions),
                 part_of=jobs,
-                meta={**document.meta, CONDITION: condition},
+                meta={**document.meta, coreference.CONDITION: condition},
             )

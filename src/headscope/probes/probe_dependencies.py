@@ -19,7 +19,7 @@ from headscope.metrics.dependencies import DIRECTIONS, DepAccuracy, DepOffset
 from headscope.model.identity import weights_sha256
 from headscope.model.load import as_model
 from headscope.model.model import Model
-from headscope.model.norm_weights import NormWeights
+from headscope.model.tap.projection import NormWeights
 from headscope.probes.tables import probe_table
 from headscope.results.probe import ProbeArc, ProbeExample, ProbeExamples
 from headscope.results.result import Result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -84,7 +84,6 @@ class ProbeRow:
     visible: float | None = None
     """Accuracy over the words whose target is a visible key; None in coreference."""
     offset: int | None = None
-    """Best fixed offset."""
 
     @property
     def gain(self) -> float:
@@ -173,10 +172,8 @@ class ProbeTable(Table):
 def probe_table(
     result: Result, *, block: str | None = None, relations: Sequence[str] = ()
 ) -> ProbeTable:
-    """Return the best head of each relation or kind of mention (Clark et al. 2019, Tables 1, 2).
-
-    The row `all` comes first, then the rows by gain over their baseline. Relations with too few
-    cases, and relations that no head ever finds (`root`), are omitted.
+    """Return the best head of each relation or kind of mention (Clark et al. 2019, Tables 1, 2):
+    `all`, then by gain over the baseline, without relations with too few cases or never found.
     """
     name = block or next(iter(result.blocks))
     data = result.block(name)
@@ -383,6 +380,8 @@ class BiasRow:
 class BiasTable(Table):
     """Heads by gender bias: `print` it, or use `to_csv`, `to_dataframe` or `to_latex`."""
 
+    _row = BiasRow
+
     title: str
     pairs: int
     """Number of pronouns in each condition."""
@@ -391,13 +390,6 @@ class BiasTable(Table):
     """Accuracy pro and anti of heads chosen on one half of the pairs, scored on the other."""
     crossfit_intervals: tuple[Bounds, Bounds]
     """95 % intervals of both, by occupation; NaN with too few pairs."""
-
-    def _columns(self) -> list[str]:
-        return list(BiasRow.__slots__)
-
-    def records(self) -> list[dict[str, Value]]:
-        """Return the rows as plain values, one dict each."""
-        return [asdict(row) for row in self.rows]
 
     def _cells(self) -> list[list[str]]:
         return [

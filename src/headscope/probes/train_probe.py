@@ -20,36 +20,8 @@ from headscope.errors import InputError, UnknownName, warn
 from headscope.model.identity import describe_model, versions
 from headscope.model.load import as_model, kept_parameters, randomized
 from headscope.model.model import Model
-from headscope.probes.features import (
-    AttentionReader,
-    AttentionSource,
-    Streamed,
-    Surveyed,
-    Treebank,
-    open_store,
-    punctuation,
-    read_treebank,
-    right_branching,
-    targets,
-)
+from headscope.probes import features, training
 from headscope.probes.predict import DECODINGS, decode
-from headscope.probes.training import (
-    PROBE_KINDS,
-    STILL_FALLING,
-    AttentionScorer,
-    Epoch,
-    Kind,
-    ProbeBatch,
-    Scorer,
-    TrainingOptions,
-    TreebankExamples,
-    epochs_for,
-    fall_of_last,
-    fit,
-    make_batch,
-    make_scorer,
-    ordered_batches,
-)
 from headscope.probes.word_vectors import WordVectors, load_vectors
 from headscope.results.probe import Probe
 from headscope.run.options import Over
@@ -63,8 +35,8 @@ PUNCTUATION_SCORES = ("without", "with")
 
 
 def evaluate(
-    scorer: Scorer,
-    examples: TreebankExamples,
+    scorer: training.Scorer,
+    examples: training.TreebankExamples,
     is_punctuation: Sequence[np.ndarray],
     texts: Sequence[str],
 ) -> xr.Dataset:
@@ -73,11 +45,11 @@ def evaluate(
     baseline = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
     counts = np.zeros((len(examples), len(PUNCTUATION_SCORES)))
     spread = _Reliance()
-    for numbers in ordered_batches(examples):
-        batch = make_batch(examples, numbers)
+    for numbers in training.ordered_batches(examples):
+        batch = training.make_batch(examples, numbers)
         with torch.inference_mode():
             scores = scorer(batch).double().numpy()
-            if isinstance(scorer, AttentionScorer):
+            if isinstance(scorer, training.AttentionScorer):
                 spread.add(scorer, batch)
         for row, number in enumerate(numbers):
             length = int(examples.lengths[number])
@@ -87,7 +59,7 @@ def evaluate(
             masks = np.stack((target >= 0, target >= 0))  # words that count, by punctuation
             masks[0] &= ~is_punctuation[number]
             counts[number] = masks.sum(1)
-            baseline[number] = (masks & (right_branching(length) == target)).sum(1)
+            baseline[number] = (masks & (features.right_branching(length) == target)).sum(1)
             for place, decoding in enumerate(DECODINGS):
                 is_right = decode(sentence_scores, decoding) == target
                 right[number, place] = (masks & is_right).sum(1)
@@ -142,7 +114,7 @@ class _Reliance:
         self.n = 0
         self._sum: np.ndarray = np.zeros(())
 
-    def add(self, scorer: AttentionScorer, batch: ProbeBatch) -> None:
+    def add(self, scorer: training.AttentionScorer, batch: training.ProbeBatch) -> None:
         for row in range(len(batch.targets)):
             counted = batch.targets[row] >= 0
             has_tokens = batch.candidates[row]
@@ -166,7 +138,9 @@ class _Reliance:
         return {"reliance": (("direction", "input"), self._sum / self.n, attrs)}
 
 
-def contributions(scorer: AttentionScorer, batch: ProbeBatch, row: int) -> torch.Tensor:
+def contributions(
+    scorer: training.AttentionScorer, batch: training.ProbeBatch, row: int
+) -> torch.Tensor:
     """Return `direction word candidate head`: contributions to the scores of one sentence."""
     assert batch.attention is not None
     n = batch.attention.shape[1]
@@ -191,7 +165,7 @@ def train_probe(
     model: Model | str,
     train: Corpus | Readable,
     dev: Corpus | Readable,
-    kind: Kind = "attention+words",
+    kind: training.Kind = "attention+words",
     *,
     seed: int = 0,
     vectors: WordVectors | str | Path | None = None,
@@ -231,32 +205,34 @@ def train_probe(
         InputError: a treebank lacks trees or is not by sentence, the kind is unknown, or the
             disk is full.
     """
-    UnknownName.check("kind of probe", kind, PROBE_KINDS)
+    UnknownName.check("kind of probe", kind, training.PROBE_KINDS)
     if epochs is not None:
         whole_number("epochs", epochs)
     model = as_model(model)
     seconds: dict[str, dict[str, float]] = {}
     with _timed(seconds, "read"), phase("reading treebanks", progress):
-        treebanks = {"train": read_treebank(train), "dev": read_treebank(dev)}
-        options = TrainingOptions(epochs or epochs_for(len(treebanks["train"].documents)))
+        treebanks = {"train": features.read_treebank(train), "dev": features.read_treebank(dev)}
+        options = training.TrainingOptions(
+            epochs or training.epochs_for(len(treebanks["train"].documents))
+        )
         words = None
         if kind != "attention":
             words = vectors if isinstance(vectors, WordVectors) else load_vectors(vectors)
         original = model
         model = randomized(model, seed) if control else model
-        reader = AttentionReader(model, max_tokens=max_tokens, over=over)
+        reader = features.AttentionReader(model, max_tokens=max_tokens, over=over)
         surveyed = {name: reader.survey(bank.documents) for name, bank in treebanks.items()}
-    sources: dict[str, AttentionSource | None] = dict.fromkeys(treebanks)
+    sources: dict[str, features.AttentionSource | None] = dict.fromkeys(treebanks)
     with _timed(seconds, "attention"):
         for name, bank in treebanks.items():
             if kind == "distance+words":
                 continue
             if cache is False:
-                sources[name] = Streamed(reader, bank)
+                sources[name] = features.Streamed(reader, bank)
                 continue
             folder = None if cache is True else Path(cache)
             with closing(Meter(len(bank), shown=progress)) as meter:
-                sources[name] = open_store(
+                sources[name] = features.open_store(
                     reader, bank, surveyed[name], folder, say=meter.say, advance=meter.advance
                 )
     examples = {
@@ -265,7 +241,7 @@ def train_probe(
     }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        scorer = make_scorer(
+        scorer = training.make_scorer(
             kind,
             n_heads=len(reader.heads),
             n_edges=len(reader.edges),
@@ -276,20 +252,22 @@ def train_probe(
     n_steps = options.epochs * len(examples["train"])
     with _timed(seconds, "training"), closing(Meter(n_steps, shown=progress)) as meter:
 
-        def report(number: int, epoch: Epoch) -> None:
+        def report(number: int, epoch: training.Epoch) -> None:
             meter.say(
                 f"epoch {number + 1} of {options.epochs}: loss {epoch.loss:.3f} nats, "
                 f"accuracy {epoch.accuracy:.1%} ({epoch.seconds:.0f} s)"
             )
 
-        log = fit(scorer, examples["train"], options, seed, report=report, advance=meter.advance)
+        log = training.fit(
+            scorer, examples["train"], options, seed, report=report, advance=meter.advance
+        )
     _warn_if_unfinished(log)
     with _timed(seconds, "scoring"), phase("scoring", progress):
         bank = treebanks["dev"]
         scores = evaluate(
             scorer,
             examples["dev"],
-            [punctuation(document) for document in bank.documents],
+            [features.punctuation(document) for document in bank.documents],
             [document.part_of or document.id for document in bank.documents],
         )
     provenance = {
@@ -312,7 +290,7 @@ def train_probe(
     }
     if "reliance" in scores:
         scores = scores.assign_coords({"direction": ["candidate", "dependent"], **inputs})
-    columns = {name: [getattr(epoch, name) for epoch in log] for name in Epoch.__slots__}
+    columns = {name: [getattr(epoch, name) for epoch in log] for name in training.Epoch.__slots__}
     epochs_log = xr.Dataset(
         {name: ("epoch", np.array(values)) for name, values in columns.items()},
         coords={"epoch": np.arange(1, len(log) + 1)},
@@ -321,25 +299,28 @@ def train_probe(
 
 
 def _examples(
-    treebank: Treebank,
-    surveyed: Surveyed,
+    treebank: features.Treebank,
+    surveyed: features.Surveyed,
     words: WordVectors | None,
-    source: AttentionSource | None,
-) -> TreebankExamples:
+    source: features.AttentionSource | None,
+) -> training.TreebankExamples:
     pairs = zip(treebank.documents, surveyed.has_tokens, strict=True)
-    parents = [targets(document, has_tokens) for document, has_tokens in pairs]
+    parents = [features.targets(document, has_tokens) for document, has_tokens in pairs]
     rows = array = None
     if words is not None:
         vocabulary = sorted({word for document in treebank.documents for word in document.words})
         row_of = {word: row for row, word in enumerate(vocabulary)}
         array = torch.from_numpy(words.of(vocabulary))
         rows = [np.array([row_of[w] for w in d.words]) for d in treebank.documents]
-    return TreebankExamples(treebank.lengths, surveyed.has_tokens, parents, rows, array, source)
+    return training.TreebankExamples(
+        treebank.lengths, surveyed.has_tokens, parents, rows, array, source
+    )
 
 
-def _warn_if_unfinished(log: list[Epoch]) -> None:
-    fall = fall_of_last(log)
-    if fall > STILL_FALLING:
+def _warn_if_unfinished(log: list[training.Epoch]) -> None:
+    can_fall = len(log) > 1 and log[-2].loss > 0
+    fall = 1 - log[-1].loss / log[-2].loss if can_fall else 0.0
+    if fall > training.STILL_FALLING:
         warn(
             f"The probe has not converged: in the last of {len(log)} epochs its loss still fell by "
             f"{fall:.1%}, to {log[-1].loss:.3f} nats. Its score is a lower bound; give more "
@@ -348,7 +329,7 @@ def _warn_if_unfinished(log: list[Epoch]) -> None:
 
 
 def _counts(
-    treebank: Treebank, surveyed: Surveyed, words: WordVectors | None
+    treebank: features.Treebank, surveyed: features.Surveyed, words: WordVectors | None
 ) -> dict[str, str | int]:
     counts = treebank.describe() | {
         "tokens": surveyed.tokens,
@@ -377,10 +358,9 @@ PARAMETER_DIMS = {
         "out_weights": ("unit",),
     },
 }
-"""Axes of a scorer's parameters."""
 
 
-def _parameters(scorer: Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:
+def _parameters(scorer: training.Scorer, inputs: Mapping[str, Coordinate]) -> xr.Dataset:
     dims = PARAMETER_DIMS["attention" if scorer.reads_attention else "distance"]
     data = xr.Dataset({name: (dims[name], array) for name, array in scorer.arrays().items()})
     coords: dict[str, Coordinate | list[str]] = dict(inputs) if "input" in data.dims else {}

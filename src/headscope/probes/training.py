@@ -46,7 +46,6 @@ class ProbeBatch:
     attention: Tensor | None = None
     """`sentence word column head`, as in `headscope.probes.features`."""
     vectors: Tensor | None = None
-    """`sentence word dimension`."""
 
 
 class Scorer(nn.Module, ABC):
@@ -233,11 +232,6 @@ def epochs_for(n_sentences: int) -> int:
     """Return the number of epochs: 5 from 4,000 sentences on, 20 for 1,000, 40 at most."""
     needed = -(-SEEN // max(n_sentences, 1))
     return min(max(needed, MIN_EPOCHS), MAX_EPOCHS)
-
-
-def fall_of_last(log: Sequence[Epoch]) -> float:
-    """Return the relative fall of the loss in the last epoch; NaN with fewer than two."""
-    return 1 - log[-1].loss / log[-2].loss if len(log) > 1 and log[-2].loss > 0 else float("nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,13 +19,7 @@ from headscope.figures.chart_data import (
 )
 from headscope.figures.chart_types import Cell, Figure, Phrase
 from headscope.figures.layer_charts import GROUPED, SCORES, group_values
-from headscope.heads.replication import (
-    HOLDS,
-    Hypothesis,
-    TestedFindings,
-    is_same_model,
-    planned_findings,
-)
+from headscope.heads import replication
 from headscope.heads.roles import corpus_roles
 from headscope.heads.significant import Onset, find_onsets
 from headscope.metrics.core.finalize import block_jackknives, state_of
@@ -162,7 +156,8 @@ def about_differences(subjects: Sequence[ModelResults], differences: Differences
     sentences: list[Phrase] = []
     for left, right, data in differences:
         names = [name for name in COMPARED if f"{name}_mean_p" in data]
-        p = holm(np.array([_p_of_mean(data, name) for name in names]))
+        by_name = [data[f"{name}_mean_p"] for name in names]
+        p = holm(np.array([float(array.sel(parent_label(array))) for array in by_name]))
         said = []
         for name, adjusted in zip(names, p.tolist(), strict=True):
             key = f"{name}_mean"
@@ -216,11 +211,6 @@ def about_best_heads(subjects: Sequence[ModelResults]) -> list[Phrase]:
             test_part = aside(f" ({test})", weakest)
             sentences.append([*parts, f" than those of {other.title}", test_part, "."])
     return sentences
-
-
-def _p_of_mean(data: xr.Dataset, name: str) -> float:
-    p = data[f"{name}_mean_p"]
-    return float(p.sel(parent_label(p)))
 
 
 def about_groups(subjects: Sequence[ModelResults]) -> list[Phrase]:
@@ -301,7 +291,6 @@ def _spoken(name: str, subjects: Sequence[ModelResults]) -> str:
 
 
 MAX = 5
-"""Maximum heads of each measure."""
 
 
 def change_table(subjects: Sequence[ModelResults], differences: Differences) -> Figure | None:
@@ -348,7 +337,7 @@ def change_table(subjects: Sequence[ModelResults], differences: Differences) -> 
 
 def replications(
     subjects: Sequence[ModelResults], others: Sequence[Result]
-) -> list[TestedFindings]:
+) -> list[replication.TestedFindings]:
     """Test the findings of each subject on results of the same model on other corpora."""
     kinds = (*COMPARED, "accuracy", "coref_accuracy")
     pairs = [
@@ -356,7 +345,8 @@ def replications(
         for other in others
         for subject in subjects
         for result in subject.results
-        if is_same_model(result, other) and any(k in result and k in other for k in kinds)
+        if replication.is_same_model(result, other)
+        and any(k in result and k in other for k in kinds)
     ]
     for other in others:
         if not any(other is second for _, second in pairs):
@@ -367,12 +357,12 @@ def replications(
     return [result.replicates(other) for result, other in pairs]
 
 
-def about_replications(tables: Sequence[TestedFindings]) -> list[Phrase]:
+def about_replications(tables: Sequence[replication.TestedFindings]) -> list[Phrase]:
     """Write how many findings hold on another corpus."""
     return [[f"{table.title}: {table.summary}", *cited("replication")] for table in tables]
 
 
-def replication_table(tables: Sequence[TestedFindings]) -> Figure | None:
+def replication_table(tables: Sequence[replication.TestedFindings]) -> Figure | None:
     """Return the findings with their values in both corpora."""
     return table_of(
         "replication",
@@ -468,13 +458,13 @@ def onset_table(tracks: Tracks) -> Figure | None:
 
 
 def about_planned(
-    subjects: Sequence[ModelResults], hypotheses: Sequence[Hypothesis]
+    subjects: Sequence[ModelResults], hypotheses: Sequence[replication.Hypothesis]
 ) -> list[Phrase]:
     """Write which planned claims hold, told apart from findings (Holm over all planned tests)."""
     sentences: list[Phrase] = []
     for subject in subjects if hypotheses else ():
-        planned = planned_findings(subject.results, hypotheses)
-        holds = [claim for claim, estimate in planned if estimate.verdict == HOLDS]
+        planned = replication.planned_findings(subject.results, hypotheses)
+        holds = [claim for claim, estimate in planned if estimate.verdict == replication.HOLDS]
         said = [f"{claim.text} ({claim.show(claim.found)})" for claim in holds[:MAX]]
         more = [f"{len(holds) - MAX} more"] if len(holds) > MAX else []
         test = f"planned, after correction over {count_of(len(planned), 'planned test')}"

@@ -15,11 +15,11 @@ from headscope.errors import InputError
 from headscope.figures.chart_data import ModelResults, ValueText, measured
 from headscope.figures.chart_types import Phrase, SentencePart
 from headscope.heads.roles import RoleThresholds
+from headscope.reporting import report_tables
 from headscope.reporting.hypothesis_tests import (
     ALPHA,
     Extremes,
     HeadValue,
-    differ_from,
     heads_beyond,
     labels_above_twice_the_mean,
     layer_extremes,
@@ -27,14 +27,6 @@ from headscope.reporting.hypothesis_tests import (
     layers_above,
     least_below_mean,
     scaled,
-)
-from headscope.reporting.report_tables import (
-    RULES,
-    best_rows,
-    crossfit_of,
-    effects_of,
-    probe_name,
-    probe_scores,
 )
 from headscope.reporting.wording import (
     aside,
@@ -44,11 +36,11 @@ from headscope.reporting.wording import (
     listed,
     points,
     sentence,
-    two_digits,
     with_interval,
 )
 from headscope.results.display import label_of
 from headscope.run.compare import compare
+from headscope.statistics.intervals import holm, p_differs
 from headscope.statistics.jackknife import Jackknife
 
 BROAD_ENTROPY = 0.8
@@ -58,7 +50,7 @@ tokens (Clark et al. 2019, section 3.3)."""
 
 def effects(subject: ModelResults, number: int) -> Phrase | None:
     """Write the head with the largest effect on the loss, and how many heads have one."""
-    known = effects_of(subject)
+    known = report_tables.effects_of(subject)
     if known is None or not known.n_tested:
         return None
     where = subject.elsewhere("effect")
@@ -124,7 +116,8 @@ def importance(subject: ModelResults, number: int) -> Phrase | None:
         return None
     overall = subject.measured("importance_mean", gradient_class="all")
     means = jackknife.mean((0, 1))
-    p = differ_from(means, means.at(slice(names.index("all"), names.index("all") + 1)))
+    every = means.at(slice(names.index("all"), names.index("all") + 1))
+    p = holm(p_differs(means - every))
     said = []
     for name, corrected in zip(names, p.tolist(), strict=True):
         gradient = subject.measured("importance_mean", gradient_class=name)
@@ -150,7 +143,7 @@ def _quoted(name: str) -> str:
 
 def relations(subject: ModelResults, number: int) -> Phrase | None:
     """Write whether single heads find relations better than a fixed offset."""
-    rows = [row for row in best_rows(subject, "accuracy") if row.label != "all"]
+    rows = [row for row in report_tables.best_rows(subject, "accuracy") if row.label != "all"]
     if not rows:
         return None
     tested = [row for row in rows if np.isfinite(row.gains["offset"].p)]
@@ -174,8 +167,8 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
         f"As classifiers, single heads beat the best fixed offset for {len(better)} of {noun}",
         corrected,
         f", for example for {best.label}: chosen on one half of the documents and scored on the "
-        f"other, heads are right in {with_interval(crossfit_of(best), 'accuracy')} of "
-        f"{count_of(best.cases, 'case')}, {points(ValueText(gain.value, *gain.interval))} above "
+        f"other, heads are right in {with_interval(report_tables.crossfit_of(best), 'accuracy')} "
+        f"of {count_of(best.cases, 'case')}, {points(ValueText(gain.value, *gain.interval))} above "
         "the best offset. Over all documents the best is ",
         head(number, best.layer, best.head),
         f" ({label_of('direction', best.direction)}){ties}",
@@ -185,12 +178,12 @@ def relations(subject: ModelResults, number: int) -> Phrase | None:
 
 def coreference(subject: ModelResults, number: int) -> Phrase | None:
     """Write the baselines that the best head for antecedents beats."""
-    rows = best_rows(subject, "coref_accuracy")
+    rows = report_tables.best_rows(subject, "coref_accuracy")
     best = next((row for row in rows if row.label == "all"), None)
     if best is None:
         return None
     said = {
-        name: f"{RULES.get(name, name).lower()} ({100 * value:.1f}\u00a0%)"
+        name: f"{report_tables.RULES.get(name, name).lower()} ({100 * value:.1f}\u00a0%)"
         for name, value in best.baselines.items()
     }
     beaten = [said[name] for name in best.baselines if best.gains[name].is_clear]
@@ -198,7 +191,7 @@ def coreference(subject: ModelResults, number: int) -> Phrase | None:
     ties = f", from which {count_of(best.ties, 'other')} cannot be told" if best.ties else ""
     parts: Phrase = [
         "Chosen on one half of the documents and scored on the other, single heads find an "
-        f"antecedent for {with_interval(crossfit_of(best), 'accuracy')} of "
+        f"antecedent for {with_interval(report_tables.crossfit_of(best), 'accuracy')} of "
         f"{count_of(best.cases, 'mention')}{subject.elsewhere('coref_accuracy')}"
     ]
     if beaten:
@@ -220,11 +213,11 @@ def trained(subject: ModelResults, number: int) -> Phrase | None:
         return None
     items = []
     for probe in subject.probes:
-        uas, chain = probe_scores(probe)
+        uas, chain = report_tables.probe_scores(probe)
         against = ""
         if chain.is_known:
             against = f"; right-branching {with_interval(chain, 'UAS')}"
-        items.append(f"{with_interval(uas, 'UAS')} ({probe_name(probe)}{against})")
+        items.append(f"{with_interval(uas, 'UAS')} ({report_tables.probe_name(probe)}{against})")
     return [
         "Probes trained on all heads together find the parent of ",
         *listed(items),
@@ -379,7 +372,7 @@ def _correlation(other: str, more: str, less: str) -> Rule:
             return None
         way = more if r.value > 0 else less
         within = subject.measured("correlation_within", correlated=key)
-        inside = f"; within layers r = {two_digits(within.value)}"
+        inside = f"; within layers r = {within.value:.2f}".replace("-", "−")
         return [
             f"In this model, heads that look farther {way}: r = {with_interval(r)}",
             aside(" over its heads, a description rather than a test"),
@@ -510,7 +503,6 @@ TOPICS: dict[str, tuple[Rule, ...]] = {
     "Coreference": (coreference,),
     "Does it matter": (effects, norms, importance),
 }
-"""The rules of each topic, in the order of the page."""
 
 
 def notable_heads(subject: ModelResults) -> dict[tuple[int, int], str]:

@@ -22,7 +22,6 @@ from headscope.statistics.jackknife import MAX_VARIANCE_EXPONENT, Jackknife
 ALPHA = 0.05
 """A corrected p value below it is significant."""
 HeadValue = tuple[int, int, ValueText]
-"""Layer, head and value."""
 
 
 @dataclass(frozen=True)
@@ -193,11 +192,6 @@ def labels_above_twice_the_mean(subject: ModelResults, name: str) -> np.ndarray 
     n = np.isfinite(p).sum((0, 1))
     lowest = np.where(n > 0, np.nan_to_num(p, nan=1.0).min((0, 1)), np.nan)
     return holm(np.minimum(lowest * n, 1.0))
-
-
-def differ_from(jackknife: Jackknife, other: Jackknife) -> np.ndarray:
-    """Return p that numbers differ from others of the same documents. Paired; Holm over them."""
-    return holm(p_differs(jackknife - other))
 
 
 Written = tuple[int | None, str, list[tuple[str, list[Phrase]]]]

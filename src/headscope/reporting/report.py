@@ -18,6 +18,7 @@ from latex2mathml.converter import convert
 
 from headscope.arguments import expect
 from headscope.errors import InputError, MissingExtra
+from headscope.figures import layer_charts
 from headscope.figures.chart_data import (
     MAIN,
     ModelResults,
@@ -26,7 +27,7 @@ from headscope.figures.chart_data import (
     find_subjects,
     rounded,
 )
-from headscope.figures.chart_types import Figure, Phrase
+from headscope.figures.chart_types import Figure, Phrase, SentencePart
 from headscope.figures.head_charts import (
     Documents,
     exemplar_figure,
@@ -35,36 +36,13 @@ from headscope.figures.head_charts import (
     map_figure,
     roles_of,
 )
-from headscope.figures.layer_charts import (
-    ALIGNMENT,
-    LAYERS,
-    SURFACE,
-    distances_of_text,
-    group_figure,
-    importance_lines,
-    label_maps,
-    layer_lines,
-    training_lines,
-)
 from headscope.heads.cards import make_all_cards
 from headscope.heads.head_map import HeadMap, map_heads
 from headscope.heads.replication import Hypothesis
 from headscope.heads.roles import of_probes
 from headscope.page.codec import Payload
 from headscope.page.save_page import make_page, write_page
-from headscope.reporting.comparisons import (
-    about_best_heads,
-    about_changes,
-    about_differences,
-    about_groups,
-    about_planned,
-    about_replications,
-    about_training,
-    change_table,
-    onset_table,
-    replication_table,
-    replications,
-)
+from headscope.reporting import comparisons
 from headscope.reporting.findings import about_model, notable_heads
 from headscope.reporting.hypothesis_tests import settled
 from headscope.reporting.report_tables import (
@@ -125,7 +103,6 @@ def _tree(element: ET.Element) -> Tree:
 
 
 SHOWN = ("unit", "by", "tagset", "null_keys", "max_tokens", "max_word_tokens")
-"""The settings of a run that are shown."""
 
 
 def provenance_of(subject: ModelResults) -> Provenance:
@@ -278,38 +255,36 @@ def build_report(
     subjects = find_subjects([last.get(id(result), result) for result in given], pages)
     tracks = [(_subject_of(subjects, last[id(result)]), result) for result in tracked]
     differences = _differences(subjects)
-    replicated = replications(subjects, replicate)
+    replicated = comparisons.replications(subjects, replicate)
     between = {
-        "Means over heads": about_differences(subjects, differences),
-        "Best heads": about_best_heads(subjects),
-        "Kinds of text": about_groups(subjects),
+        "Means over heads": comparisons.about_differences(subjects, differences),
+        "Best heads": comparisons.about_best_heads(subjects),
+        "Kinds of text": comparisons.about_groups(subjects),
     }
     written = [
-        (None, "What was planned", [("", about_planned(subjects, hypotheses))]),
-        (None, "What replicates", [("", about_replications(replicated))]),
-        (None, "Through training", [("", about_training(tracks))]),
+        (None, "What was planned", [("", comparisons.about_planned(subjects, hypotheses))]),
+        (None, "What replicates", [("", comparisons.about_replications(replicated))]),
+        (None, "Through training", [("", comparisons.about_training(tracks))]),
         *settled(
             [
-                (None, "What changed", [("", about_changes(subjects, differences))]),
+                (None, "What changed", [("", comparisons.about_changes(subjects, differences))]),
                 *((n, s.title, about_model(s, n)) for n, s in enumerate(subjects)),
                 (None, "Side by side", list(between.items())),
             ]
         ),
     ]
     maps, documents = _maps(subjects), Documents()
-    by_layer = _by_layer(subjects)
     cards = _cards(subjects, maps, documents)
-    sections = _sections(subjects, by_layer, maps, differences, documents)
-    shown = _section("replication-section", "What replicates", [replication_table(replicated)])
-    sections += [] if shown is None else [shown]
-    shown = _section("wires", "Wires", [wires_table(w, number) for number, w in enumerate(wires)])
-    sections += [] if shown is None else [shown]
-    charts = [training_lines(result, number) for number, result in tracks]
+    charts = [layer_charts.training_lines(result, number) for number, result in tracks]
     for place, chart in enumerate(charts):
         if chart is not None and place:
             chart["id"] += f"-{place + 1}"
-    shown = _section("training-section", "Through training", [*charts, onset_table(tracks)])
-    sections = sections if shown is None else [shown, *sections]
+    sections = _sections(
+        ("training-section", "Through training", [*charts, comparisons.onset_table(tracks)]),
+        *_parts(subjects, maps, differences, documents),
+        ("replication-section", "What replicates", [comparisons.replication_table(replicated)]),
+        ("wires", "Wires", [wires_table(w, number) for number, w in enumerate(wires)]),
+    )
     _add_independence(sections, subjects)
     figures = {figure["id"] for shown in sections for figure in shown["figures"]}
     findings = [_finding(*finding, figures) for finding in written]
@@ -343,8 +318,7 @@ def build_map_report(
     others = [result for result in results if result is not heads.result]
     subjects = find_subjects([heads.result, *others], pages)[:1]
     maps, documents = {0: heads}, Documents()
-    shown = _section("map-section", "Heads that attend alike", [map_figure(subjects, maps)])
-    sections = [] if shown is None else [shown]
+    sections = _sections(_map_part(subjects, maps))
     cards = _cards(subjects, maps, documents)
     return _report(f"Heads of {heads.title}", subjects, sections, cards, documents, [])
 
@@ -397,47 +371,51 @@ def _report(
     }
 
 
-def _by_layer(subjects: Sequence[ModelResults]) -> list[Figure | None]:
-    return [
-        layer_lines(
+_Part = tuple[str, str, Sequence[Figure | None]]
+
+
+def _map_part(subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap]) -> _Part:
+    return "map-section", "Heads that attend alike", [map_figure(subjects, maps)]
+
+
+def _parts(
+    subjects: Sequence[ModelResults],
+    maps: Mapping[int, HeadMap],
+    differences: Sequence[tuple[int, int, xr.Dataset]],
+    documents: Documents,
+) -> list[_Part]:
+    chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
+    by_layer = [
+        layer_charts.layer_lines(
             subjects,
             "layers",
-            LAYERS,
+            layer_charts.LAYERS,
             "Null attention, distance and entropy",
             "Each value is a ratio of sums over all heads of a layer, with its 95 % "
             "interval over documents. Distance and entropy leave null attention out.",
         ),
-        layer_lines(
+        layer_charts.layer_lines(
             subjects,
             "surface",
-            SURFACE,
+            layer_charts.SURFACE,
             "Breadth and sinks",
             "Null attention included. The dashed line is the entropy of attending evenly "
             "to every token that can be attended to.",
         ),
     ]
 
-
-def _sections(
-    subjects: Sequence[ModelResults],
-    by_layer: Sequence[Figure | None],
-    maps: Mapping[int, HeadMap],
-    differences: Sequence[tuple[int, int, xr.Dataset]],
-    documents: Documents,
-) -> list[Section]:
-    chosen = {number: notable_heads(subject) for number, subject in enumerate(subjects)}
-    parts: list[tuple[str, str, Sequence[Figure | None]]] = [
-        ("what-changed", "What changed", [change_table(subjects, differences)]),
+    return [
+        ("what-changed", "What changed", [comparisons.change_table(subjects, differences)]),
         ("every-head", "Every head", [heads_figure(subjects), _finder(subjects)]),
         ("by-layer", "Layer by layer", by_layer),
         (
             "syntax",
             "Syntax",
             [
-                layer_lines(
+                layer_charts.layer_lines(
                     subjects,
                     "alignment",
-                    ALIGNMENT,
+                    layer_charts.ALIGNMENT,
                     "Attention along dependencies",
                     "The share of attention between words that stand in a dependency relation. The "
                     "dashed line is the share of such pairs among all pairs of tokens: what "
@@ -445,37 +423,42 @@ def _sections(
                     equation="dep_alignment",
                 ),
                 relation_table(subjects),
-                label_maps(subjects, "dep_type_to", "relation"),
-                distances_of_text(subjects),
+                layer_charts.label_maps(subjects, "dep_type_to", "relation"),
+                layer_charts.distances_of_text(subjects),
             ],
         ),
         (
             "tags",
             "Parts of speech",
-            [label_maps(subjects, "pos_to", "tag"), label_maps(subjects, "pos_from", "tag")],
+            [
+                layer_charts.label_maps(subjects, "pos_to", "tag"),
+                layer_charts.label_maps(subjects, "pos_from", "tag"),
+            ],
         ),
         ("coreference-section", "Coreference", [coreference_table(subjects)]),
         ("probes-section", "Trained probes", [trained_table(subjects)]),
         (
             "effects-section",
             "Does it matter?",
-            [effect_table(subjects), importance_lines(subjects)],
+            [effect_table(subjects), layer_charts.importance_lines(subjects)],
         ),
-        ("map-section", "Heads that attend alike", [map_figure(subjects, maps)]),
+        _map_part(subjects, maps),
         ("exemplars-section", "Exemplars", [exemplar_figure(subjects, chosen, documents)]),
         (
             "side-by-side",
             "Side by side",
-            [difference_table(subjects, differences), group_figure(subjects)],
+            [difference_table(subjects, differences), layer_charts.group_figure(subjects)],
         ),
     ]
-    made = (_section(*part) for part in parts)
-    return [shown for shown in made if shown is not None]
 
 
-def _section(key: str, title: str, figures: Sequence[Figure | None]) -> Section | None:
-    shown = [figure for figure in figures if figure is not None]
-    return {"id": key, "title": title, "text": [], "figures": shown} if shown else None
+def _sections(*parts: _Part) -> list[Section]:
+    shown = ((key, title, [f for f in figures if f is not None]) for key, title, figures in parts)
+    return [
+        {"id": key, "title": title, "text": [], "figures": figures}
+        for key, title, figures in shown
+        if figures
+    ]
 
 
 def _maps(subjects: Sequence[ModelResults]) -> dict[int, HeadMap]:
@@ -522,24 +505,18 @@ def _finding(
     paragraphs: Sequence[tuple[str, Sequence[Phrase]]],
     figures: set[str],
 ) -> Finding:
+    def is_known(part: SentencePart) -> bool:
+        return isinstance(part, str) or "figure" not in part or part["figure"] in figures
+
     return {
         "subject": subject,
         "title": title,
         "paragraphs": [
-            {"topic": topic, "sentences": [_with_known(text, figures) for text in sentences]}
+            {"topic": topic, "sentences": [[*filter(is_known, text)] for text in sentences]}
             for topic, sentences in paragraphs
             if sentences
         ],
     }
-
-
-def _with_known(text: Phrase, figures: set[str]) -> Phrase:
-    """A sentence without the references to figures that the report does not have."""
-    return [
-        part
-        for part in text
-        if isinstance(part, str) or "figure" not in part or part["figure"] in figures
-    ]
 
 
 def _used_equations(
@@ -619,22 +596,12 @@ def report(
         replicate=[other for other in others if isinstance(other, Result)],
         hypotheses=hypotheses,
     )
-    _write(content, path)
+    write_report(content, path)
     return Path(path)
 
 
-def save_map_page(
-    heads: HeadMap,
-    path: str | os.PathLike[str],
-    results: Iterable[Result] = (),
-    *,
-    explorer: str | None = None,
-) -> None:
-    """See `HeadMap.save_page`."""
-    _write(build_map_report(heads, results, explorer=explorer), path)
-
-
-def _write(content: Report, path: str | os.PathLike[str]) -> None:
+def write_report(content: Report, path: str | os.PathLike[str]) -> None:
+    """Write a report as one HTML file."""
     header = {"format": FORMAT, "version": VERSION, "title": content["title"]}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     packed = gzip.compress(text.encode("ascii"), compresslevel=9, mtime=0)

@@ -33,11 +33,6 @@ def points(value: ValueText, units: str = "share") -> str:
     return shown.replace(f"{SPACE}%", f"{SPACE}points") if is_share_of(units) else shown
 
 
-def two_digits(value: float) -> str:
-    """`−0.82`."""
-    return f"{value:.2f}".replace("-", "−")
-
-
 def is_share_of(units: str) -> bool:
     """Is a number with these units a share, to be printed in percent?"""
     return units.startswith("share") or units in ("accuracy", "UAS")

@@ -7,7 +7,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
@@ -31,7 +31,6 @@ LABEL_NAMES: Mapping[str, Mapping[str, str]] = {
     "key_class": {"first": "the first token"},
     "gradient_class": {"first": "the first token"},
 }
-"""Display names of axis labels."""
 LAST = 1 << 20
 CURE = "cut long documents (max_tokens), or take as many sentences of each"
 """Remedy if one document dominates a sum."""
@@ -131,10 +130,12 @@ LATEX = str.maketrans(
 
 
 class Table(ABC):
-    """Rows with a title. A subclass provides `records`, `_cells` and `caption`."""
+    """Rows with a title. A subclass provides `_cells`, and `records` for rows of another kind."""
 
     title: str
     rows: tuple[Any, ...]
+    _row: ClassVar[type[Any] | None] = None
+    """Class of the rows, if they are dataclasses."""
     _left: ClassVar[tuple[str, ...]] = ()
     """Headings of left-aligned columns, besides the first column."""
     _max_printed: ClassVar[int | None] = None
@@ -149,18 +150,17 @@ class Table(ABC):
     def __getitem__(self, index: Any) -> Any:
         return self.rows[index]
 
-    @abstractmethod
     def records(self) -> list[dict[str, Value]]:
         """Return the rows as plain values, one dict each."""
+        return [asdict(row) for row in self.rows]
 
     @abstractmethod
     def _cells(self) -> list[list[str]]:
         """Return the headings, then the rows, as printed."""
 
     @property
-    @abstractmethod
     def _caption(self) -> str:
-        """Title, n and correction: the caption in LaTeX."""
+        return f"{self.title}. {self._note}"
 
     @property
     def _heading(self) -> str:
@@ -171,6 +171,8 @@ class Table(ABC):
         return ""
 
     def _columns(self) -> list[str]:
+        if self._row is not None:
+            return [each.name for each in fields(self._row)]
         return list(next(iter(self.records()), ()))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

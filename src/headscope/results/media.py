@@ -10,7 +10,6 @@ from headscope.errors import InputError
 from headscope.text.tokens import Frame, Patch
 
 MAX_PIXELS = 64_000_000
-"""Maximum pixels per image."""
 MAX_SAMPLES = 500_000_000
 
 
@@ -23,7 +22,6 @@ class Media:
     sound: np.ndarray | None = None
     """Samples from -1 to 1."""
     rate: int = 0
-    """Samples a second."""
 
     def __post_init__(self) -> None:
         for image in self.images:

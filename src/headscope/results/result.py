@@ -50,7 +50,6 @@ class MeasuredDocument:
 
     id: str
     tokens: Mapping[str, tuple[str, ...]]
-    """Tokens of each stack, as displayed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from headscope.model.objective import require_gradients
 from headscope.results.display import counted
 from headscope.results.files import RESULT_FILE
 from headscope.results.result import MeasuredDocument, Result
+from headscope.run import options as run_options
 from headscope.run.batches import Encoder, cut_windows, key_classes_of, token_limit
 from headscope.run.checkpoint import (
     FOLDER,
@@ -42,14 +43,6 @@ from headscope.run.checkpoint import (
 from headscope.run.engines.local import run_here, run_workers
 from headscope.run.engines.processes import n_cores, stop_server, warm_up
 from headscope.run.merge import used_documents, with_groups
-from headscope.run.options import (
-    MAX_TOKENS,
-    Execution,
-    RunOptions,
-    Settings,
-    check_options,
-    settings_of,
-)
 from headscope.run.plan import Plan, Shard, Survey, axes_for, last_hashes, survey
 from headscope.run.progress import Amount, Meter, phase
 from headscope.run.shard import ShardSums
@@ -78,7 +71,7 @@ def analyze(
     model: Model | str,
     corpus: Corpus | Readable,
     metrics: str | Metric | Iterable[str | Metric] = "all",
-    **options: Unpack[RunOptions],
+    **options: Unpack[run_options.RunOptions],
 ) -> Result:
     """Measure every head over a corpus.
 
@@ -99,15 +92,15 @@ def analyze(
         FileFormatError: the result in `out` is damaged.
         KeyboardInterrupt: the run was stopped; the message says how to resume.
     """
-    check_options(options)
-    execution = Execution.of(options)
+    run_options.check_options(options)
+    execution = run_options.Execution.of(options)
     if execution.engine == "local":
         warm_up(corpus, execution.workers)
     try:
         model = model if isinstance(model, Model) else load(model)
         with phase(f"checking {model.name}", execution.progress):
-            limit = token_limit(model, options.get("max_tokens", MAX_TOKENS))
-        settings = settings_of(options, limit)
+            limit = token_limit(model, options.get("max_tokens", run_options.MAX_TOKENS))
+        settings = run_options.settings_of(options, limit)
         metrics = list_metrics(metrics)
         facts = facts_of(metrics)
         corpus = as_corpus(corpus)
@@ -142,7 +135,7 @@ def make_plan(
     model: Model,
     surveyed: Survey,
     metrics: str | Metric | Iterable[str | Metric],
-    settings: Settings,
+    settings: run_options.Settings,
 ) -> Plan:
     """Make the plan of a run."""
     chosen = find_metrics(metrics, surveyed.available | {"gradients", "loss"})
@@ -216,7 +209,7 @@ def make_plan(
 
 
 def check_length(
-    model: Model, settings: Settings, characters: int, whole: list[str], n_kept: int
+    model: Model, settings: run_options.Settings, characters: int, whole: list[str], n_kept: int
 ) -> None:
     """Raise InputError if `n_kept` layers of the longest document do not fit in memory."""
     # A token has at least a character, mostly more.
@@ -232,7 +225,7 @@ def check_length(
     raise InputError(
         f"Documents of up to {tokens:,} tokens have {size / 1e9:.1f} GB of attention in a layer of "
         f"{model.info.n_heads} heads, {n_kept} kept at once, and {reason}. This machine has "
-        f"{memory() / 1e9:.0f} GB. Pass max_tokens={MAX_TOKENS}"
+        f"{memory() / 1e9:.0f} GB. Pass max_tokens={run_options.MAX_TOKENS}"
         f"{', or leave these metrics out' if whole else ''}."
     )
 
@@ -251,7 +244,7 @@ class _Job:
     corpus: Corpus
     surveyed: Survey
     plan: Plan
-    execution: Execution
+    execution: run_options.Execution
 
     def run(self, folder: Path) -> Result:
         sizes = self.plan.shard_sizes(self.surveyed.lengths)

@@ -63,10 +63,8 @@ class EncodedDocument:
 
 
 class Encoder:
-    """Maker of batches for one model.
-
-    Axes and settings are rules for labeling, cutting and batching documents. Metrics that compare
-    layers need smaller batches.
+    """Maker of batches for one model, with rules for labeling, cutting and batching documents.
+    Metrics that compare layers need smaller batches.
     """
 
     def __init__(
@@ -224,10 +222,8 @@ def label_batch(
     is_cut: Sequence[bool],
     labeler: Labeler | None = None,
 ) -> Batch:
-    """Make a batch for metrics: labels of its tokens, and buckets of its documents.
-
-    `stacks` are the tokens of each document by stack; `is_cut` says whether its end was cut. A
-    `labeler` with these axes and settings may be shared.
+    """Make a batch for metrics: labels of its tokens, and buckets of its documents. `stacks` are
+    the tokens of each document by stack; `is_cut` says whether its end was cut.
     """
     labeler = labeler or Labeler(axes, settings.tagset, settings.max_word_tokens)
     plain = [document for _, document in documents]
@@ -249,10 +245,9 @@ def label_batch(
 
 
 def max_weights(device: torch.device) -> int:
-    """Return the maximum attention weights of one layer in one batch on a device.
-
-    On a GPU it depends on total memory, not on free memory: batches, and so the last bits of
-    sums, are the same on all GPUs of one kind.
+    """Return the maximum attention weights of one layer in one batch on a device. On a GPU it
+    depends on total memory: batches, and so last bits of sums, are the same on all GPUs of one
+    kind.
     """
     if device.type != "cuda":
         return MAX_BATCH_WEIGHTS.get(device.type, MAX_WEIGHTS_ELSEWHERE)

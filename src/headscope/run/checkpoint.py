@@ -44,7 +44,7 @@ from headscope.errors import (
     warn,
 )
 from headscope.metrics.core.accumulator import States, merge_states
-from headscope.metrics.core.contract import LayersMetric, Metric
+from headscope.metrics.core.contract import LayersMetric
 from headscope.metrics.core.registry import OWN
 from headscope.results.files import RESULT_FILE
 from headscope.results.files import open as open_file
@@ -55,7 +55,6 @@ from headscope.run.shard import ShardReport, ShardSums
 FOLDER = "shards"
 FOLD_EVERY = 16
 MAX_FILES = 5
-"""Maximum number of files in a warning."""
 
 T = TypeVar("T")
 
@@ -64,7 +63,6 @@ class ShardKey(NamedTuple):
     """Identity of a checkpoint."""
 
     plan: str
-    """Hash of the plan."""
     shard: int | None
     """Shard id; None for a sum of several."""
     through: int = 0
@@ -76,10 +74,8 @@ class _WrongCheckpoint(Exception):
 
 
 class ShardStore:
-    """Finished shards and their sum so far.
-
-    Unless the folder outlives the run (`is_kept`), files that only a later run would read are not
-    written.
+    """Finished shards and their sum so far. Unless the folder outlives the run (`is_kept`), files
+    that only a later run would read are not written.
     """
 
     def __init__(self, folder: Path, plan: Plan, n_shards: int, *, is_kept: bool = True) -> None:
@@ -305,16 +301,11 @@ def check_states(plan: Plan, states: States) -> None:
             if (metric := metrics.get(name)) is None:
                 raise ValueError(f"it has {name!r}, which the plan does not measure")
             found = {key: (array.dtype, array.ndim) for key, array in state.items()}
-            if found != (expected := _state_types(metric, plan)):
+            n_lead = int(metric.scope == "layer" and not isinstance(metric, LayersMetric))
+            zero = metric.zero(1, plan.axes, is_causal=True)
+            expected = {k: (v.dtype, n_lead + len(metric.state_dims(k))) for k, v in zero.items()}
+            if found != expected:
                 raise ValueError(f"{block} {name} has arrays {found}, expected {expected}")
-
-
-def _state_types(metric: Metric, plan: Plan) -> dict[str, tuple[np.dtype, int]]:
-    n_lead = int(metric.scope == "layer" and not isinstance(metric, LayersMetric))
-    zero = metric.zero(1, plan.axes, is_causal=True)
-    return {
-        name: (array.dtype, n_lead + len(metric.state_dims(name))) for name, array in zero.items()
-    }
 
 
 def _listed(names: list[str]) -> str:
@@ -323,7 +314,6 @@ def _listed(names: list[str]) -> str:
 
 
 MAX_DIFFERENCES = 4
-"""Maximum number of differences in a message."""
 CAUSES = ("model name", "corpus name", "corpus unit", "the model", "the documents")
 """Prefixes of differences that cause others, such as other labels."""
 DIFFERENCE_TEXTS = {
@@ -336,10 +326,8 @@ DIFFERENCE_TEXTS = {
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder; within the block no other process works in it.
-
-    Files of killed processes are removed. A finished run in a folder that cannot be written is
-    not locked: it is only opened.
+    """Make the folder; within the block no other process works in it. Files of killed processes are
+    removed. A finished run in a folder that cannot be written is only opened.
     """
     lock = filelock.FileLock(folder / ".lock")
     try:
@@ -424,7 +412,12 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             )
         return
     if resume:
-        _refuse_unknown(folder, file)
+        if (folder / RESULT_FILE).is_file():
+            raise RunMismatch(
+                f"{folder} holds a result, but no {file.name} that says what it is of. "
+                "headscope.open reads it; for a new run choose another folder, or pass "
+                "resume=False (--no-resume) to replace it."
+            )
     else:
         for path in [folder / RESULT_FILE, *(folder / FOLDER).glob("*.npz")]:
             path.unlink(missing_ok=True)
@@ -453,15 +446,6 @@ def read_plan(file: Path) -> dict[str, object]:
     if found != content["hash"]:
         raise ValueError(f"its hash is {found[:16]}…, expected {content['hash']!s:.16}…")
     return plan
-
-
-def _refuse_unknown(folder: Path, file: Path) -> None:
-    if (folder / RESULT_FILE).is_file():
-        raise RunMismatch(
-            f"{folder} holds a result, but no {file.name} that says what it is of. headscope.open "
-            "reads it; for a new run choose another folder, or pass resume=False (--no-resume) to "
-            "replace it."
-        )
 
 
 def _differences(

@@ -121,10 +121,8 @@ def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
 
 
 def driven_by_one(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> list[str]:
-    """Return a warning if one document drives numbers, however short the document is.
-
-    `array` has the axes of the numbers; `compared` are the jackknives that make up the error: a
-    difference, or its two sides.
+    """Return a warning if one document drives numbers, however short the document is. `compared`
+    are the jackknives that make up the error: a difference, or its two sides.
     """
     shares = np.max(
         [np.where(is_driven_by_one(x), largest_influence(x), 0.0) for x in compared], axis=0
@@ -156,10 +154,8 @@ def is_of_same_documents(left: Result, right: Result) -> bool:
 def labeled_jackknives(
     result: Result, block: str | None = None, only: str | None = None
 ) -> dict[str, Labeled]:
-    """Return the variables with a jackknife, without labels that other metrics added.
-
-    Metrics with unregistered classes are left out. `only` names a variable: then only those of its
-    metric are returned. Default block: the first.
+    """Return the variables with a jackknife, without labels that other metrics added. Metrics with
+    unregistered classes are left out. `only` names a variable: then those of its metric.
     """
     block = block or next(iter(result.blocks))
     data = result.block(block)

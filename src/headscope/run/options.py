@@ -11,7 +11,7 @@ from typing import Literal, TypedDict, Unpack, get_args
 from headscope.arguments import expect, whole_number
 from headscope.batch import NullKeys
 from headscope.errors import InputError, UnknownName
-from headscope.metrics.core.labels import Tagset, check_rules
+from headscope.metrics.core.labels import Tagset
 from headscope.results.trace import OVER
 from headscope.text.tokens import MAX_WORD_TOKENS
 
@@ -95,7 +95,8 @@ class Settings:
                 raise InputError(f"{name} should be a number from 1 on, not {value!r}.")
         if self.max_word_tokens is not None:
             whole_number("max_word_tokens", self.max_word_tokens)
-        check_rules(self.tagset, self.null_keys)
+        UnknownName.check("tagset", self.tagset, get_args(Tagset))
+        UnknownName.check("null_keys", self.null_keys, get_args(NullKeys))
         UnknownName.check("kind of attention", self.over, OVER)
 
 

@@ -40,7 +40,6 @@ STATE_FORMAT = 7
 """Format of states and checkpoints: a run with another number is not resumed."""
 
 Numbered = tuple[int, Document]
-"""A document and its number in the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,6 @@ class Survey:
     relations: tuple[str, ...]
     groups: tuple[str, ...]
     lengths: array[int] = field(repr=False)
-    """Characters of each document."""
     sample_hashes: array[float] = field(repr=False)
     """Key of each document (`document_key`)."""
     left_out: dict[str, int]

@@ -53,10 +53,8 @@ def phase(name: str, shown: bool | None = None, stream: TextIO | None = None) ->
 
 
 class Meter:
-    """Counter of documents: `total` in all, `done` in an earlier run.
-
-    `shown=None` shows a bar only on a terminal; True also prints lines elsewhere. `left` is the
-    remaining work, if the characters are known.
+    """Counter of documents: `total` in all, `done` in an earlier run; `left` is the remaining work.
+    `shown=None` shows a bar only on a terminal; True also prints lines elsewhere.
     """
 
     def __init__(

@@ -23,16 +23,9 @@ from headscope.errors import InputError, MetricError, TapUnsupported
 from headscope.metrics.core.accumulator import Accumulator, States
 from headscope.metrics.core.layer_data import load_loops
 from headscope.metrics.gradients import Importance
+from headscope.model import objective as objectives
 from headscope.model.model import Model
-from headscope.model.norm_weights import NormWeights
-from headscope.model.objective import (
-    NOTHING,
-    choose_masked,
-    import_scalar,
-    mask_tokens,
-    target_labels,
-    with_loss,
-)
+from headscope.model.tap.projection import NormWeights
 from headscope.model.tapped import once
 from headscope.run.batches import EncodedDocument, Encoder, key_classes_of, token_limit
 from headscope.run.options import Settings
@@ -57,8 +50,10 @@ def measure_gradients(
     chosen = [metric for metric in plan.metrics if isinstance(metric, Importance)]
     importance = chosen[0] if chosen else Importance()
     loss_inputs, labels = question(model, inputs, batch, importance.seed, importance.target)
-    scalar = None if importance.scalar is None else import_scalar(importance.scalar)
-    run = with_loss(model, loss_inputs, labels, scalar, rows=plan.rows, layers=plan.layers)
+    scalar = None if importance.scalar is None else objectives.import_scalar(importance.scalar)
+    run = objectives.with_loss(
+        model, loss_inputs, labels, scalar, rows=plan.rows, layers=plan.layers
+    )
     with run as (losses, backward), accumulator.batch(replace(batch, losses=losses)) as read:
         backward(read)
 
@@ -70,10 +65,8 @@ def question(
     seed: int,
     target: str | int | None = None,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Return inputs and labels of the model's own objective, or of a named answer.
-
-    Masked tokens depend on the seed and the document's content, not on its batch, so any cut
-    into shards masks the same tokens.
+    """Return inputs and labels of the model's own objective, or of a named answer. Masked tokens
+    depend on the seed and the document's content, not on its batch or shard.
     """
     objective = model.info.objective
     if objective is None:  # a user's scalar needs no labels
@@ -81,22 +74,22 @@ def question(
     if objective in ("label", "token_label") or target is not None:
         main = next(iter(batch.stacks.values()))
         is_text = torch.from_numpy(main.mask & ~main.special)
-        return dict(inputs), target_labels(model, inputs, is_text, target)
+        return dict(inputs), objectives.target_labels(model, inputs, is_text, target)
     if objective == "masked":
         text = batch.stacks["self"]
         chosen = [
-            choose_masked(np.flatnonzero(row).tolist(), [seed, int(key * 2**53)])
+            objectives.choose_masked(np.flatnonzero(row).tolist(), [seed, int(key * 2**53)])
             for row, key in zip(text.mask & ~text.special, batch.sample_hashes, strict=True)
         ]
-        ids, labels = mask_tokens(model, inputs["input_ids"], chosen)
+        ids, labels = objectives.mask_tokens(model, inputs["input_ids"], chosen)
         return {**inputs, "input_ids": ids}, labels
     stack, name = {"causal": ("self", "input_ids"), "seq2seq": ("decoder", "decoder_input_ids")}[
         objective
     ]
     ids = inputs[name]
     mask = torch.from_numpy(batch.stacks[stack].mask)
-    labels = torch.full_like(ids, NOTHING)
-    labels[:, :-1] = torch.where(mask[:, 1:], ids[:, 1:], NOTHING)
+    labels = torch.full_like(ids, objectives.NOTHING)
+    labels[:, :-1] = torch.where(mask[:, 1:], ids[:, 1:], objectives.NOTHING)
     return dict(inputs), labels
 
 
@@ -105,10 +98,8 @@ MAX_KEPT = 192 << 20
 
 
 class FreedMemory:
-    """Return of memory that glibc keeps after it is freed; nothing happens elsewhere.
-
-    Batches of many shapes fragment the heap: without this, a long run grows to several times its
-    need. A process has one, `FREED`.
+    """Return of memory that glibc keeps after it is freed; nothing happens elsewhere. Batches of
+    many shapes fragment the heap of a long run. A process has one, `FREED`.
     """
 
     def __init__(self) -> None:

@@ -10,13 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from headscope.statistics.intervals import (
-    MIN_BUCKETS,
-    MIN_DF,
-    hall_inverse,
-    t_critical,
-    t_two_sided,
-)
+from headscope.statistics import intervals
 from headscope.statistics.jackknife import VARIANCE_EXPONENT, Jackknife, skewness_of
 
 
@@ -29,7 +23,7 @@ def pearson(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     if abs(r) >= 1:
         return r, 0.0
     t = r * np.sqrt((n - 2) / (1 - r * r))
-    return r, float(t_two_sided(t, n - 2))
+    return r, float(intervals.t_two_sided(t, n - 2))
 
 
 def correlation(left: np.ndarray, right: np.ndarray, *, axis: int = -1) -> np.ndarray:
@@ -65,7 +59,7 @@ def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, floa
     estimate = replace(left.mean((0,)) - right.mean((0,)), variance_exponent=VARIANCE_EXPONENT)
     has_documents = estimate.denominator_shares > 0
     df, n = float(estimate.df), int(has_documents.sum())
-    if n < MIN_BUCKETS or not df >= MIN_DF:
+    if n < intervals.MIN_BUCKETS or not df >= intervals.MIN_DF:
         return float("nan"), float("nan")
     center = _fisher(correlation(left.value, right.value))
     without = _fisher(
@@ -73,8 +67,8 @@ def correlation_interval(left: Jackknife, right: Jackknife) -> tuple[float, floa
     )
     off = without.mean() - without
     error = np.sqrt((n - 1) / n * (off**2).sum())
-    t, skewness = t_critical(df), skewness_of(off)
-    below, above = (max(t, sign * hall_inverse(sign * t, skewness)) for sign in (1, -1))
+    t, skewness = intervals.t_critical(df), skewness_of(off)
+    below, above = (max(t, sign * intervals.hall_inverse(sign * t, skewness)) for sign in (1, -1))
     return float(np.tanh(center - below * error)), float(np.tanh(center + above * error))
 
 

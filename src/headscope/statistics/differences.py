@@ -7,19 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headscope.lazy import special
-from headscope.statistics.intervals import (
-    MIN_BUCKETS,
-    MIN_DF,
-    Interval,
-    conservative_t,
-    hall_inverse,
-    interval,
-    is_enough,
-    p_above,
-    t_critical,
-    t_sf,
-    t_two_sided,
-)
+from headscope.statistics import intervals
 from headscope.statistics.jackknife import (
     EPSILON,
     MAX_VARIANCE_EXPONENT,
@@ -31,7 +19,7 @@ from headscope.statistics.jackknife import (
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(Interval):
+class Difference(intervals.Interval):
     """Left minus right, with its interval and the p value of no difference."""
 
     value: np.ndarray
@@ -47,7 +35,7 @@ def paired(left: Jackknife, right: Jackknife) -> Difference:
     """
     estimate = left - right
     skewness = estimate.skewness if estimate.scale == "skewed" else np.zeros_like(estimate.value)
-    enough = is_enough(left) & is_enough(right)
+    enough = intervals.is_enough(left) & intervals.is_enough(right)
     return _difference(
         estimate.value, estimate.variance, skewness, np.where(enough, estimate.df, np.nan)
     )
@@ -57,7 +45,7 @@ def unpaired(left: Jackknife, right: Jackknife) -> Difference:
     """Return the difference of two values over different documents (two genres, two corpora).
     Variances add, third moments subtract. The degrees of freedom are Welch's (1947).
     """
-    enough = is_enough(left) & is_enough(right)
+    enough = intervals.is_enough(left) & intervals.is_enough(right)
     left, right = (replace(side, variance_exponent=MAX_VARIANCE_EXPONENT) for side in (left, right))
     variances = left.variance, right.variance
     variance = variances[0] + variances[1]
@@ -89,7 +77,7 @@ def over_texts(
     """
     a, b = (np.asarray(side, dtype=np.float64) for side in (numerator, denominator))
     n_clusters = int(clusters.max()) + 1
-    if n_clusters >= MIN_BUCKETS or n_clusters == len(clusters):
+    if n_clusters >= intervals.MIN_BUCKETS or n_clusters == len(clusters):
         a, b, clusters = pool(a, clusters), pool(b, clusters), np.zeros(n_clusters, dtype=int)
         n_clusters = 1
     estimate = replace(ratio_jackknife(a, b), variance_exponent=MAX_VARIANCE_EXPONENT)
@@ -99,19 +87,19 @@ def over_texts(
         deltas = (deltas - means[clusters]) * np.sqrt((n - 1) / max(n - n_clusters, 1))
     estimate = replace(estimate, deltas=deltas)
     df = estimate.df - (n_clusters - 1)
-    skewness = estimate.skewness if n >= MIN_BUCKETS else np.zeros_like(estimate.value)
+    skewness = estimate.skewness if n >= intervals.MIN_BUCKETS else np.zeros_like(estimate.value)
     # Copies of one text do not vary.
     does_vary = np.sqrt(estimate.variance) > EPSILON * np.abs(estimate.value)
     does_vary |= estimate.value == 0
-    df = np.where((df >= MIN_DF) & does_vary, df, np.nan)
+    df = np.where((df >= intervals.MIN_DF) & does_vary, df, np.nan)
     found, plain = (
         _difference(estimate.value, estimate.variance, of, df) for of in (skewness, 0 * skewness)
     )
     farther = np.minimum(found.low, plain.low), np.maximum(found.high, plain.high)
     found = replace(found, low=farther[0], high=farther[1])
-    if n_clusters > 1 or n < MIN_BUCKETS or not is_distance:
+    if n_clusters > 1 or n < intervals.MIN_BUCKETS or not is_distance:
         return found
-    bounds = interval(ratio_jackknife(a, b, "positive"))
+    bounds = intervals.interval(ratio_jackknife(a, b, "positive"))
     return replace(found, low=bounds.low, high=bounds.high, documents=bounds.documents)
 
 
@@ -119,10 +107,10 @@ def _difference(
     value: np.ndarray, variance: np.ndarray, skewness: np.ndarray, df: np.ndarray
 ) -> Difference:
     """Return the interval by Hall's transformation, and p by `conservative_t`."""
-    error, t = np.sqrt(variance), t_critical(df)
-    low, high = (value - hall_inverse(sign * t, skewness) * error for sign in (1, -1))
+    error, t = np.sqrt(variance), intervals.t_critical(df)
+    low, high = (value - intervals.hall_inverse(sign * t, skewness) * error for sign in (1, -1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = t_two_sided(conservative_t(value / error, skewness), df)
+        p = intervals.t_two_sided(intervals.conservative_t(value / error, skewness), df)
     p = np.where((value == 0) & np.isfinite(df), 1.0, p)
     return Difference(low, high, df + 1, value, p)
 
@@ -229,9 +217,9 @@ def p_above_both(estimate: Jackknife, rival: Jackknife | np.ndarray | float = 0.
     """
     values = estimate.bucket_values
     if isinstance(rival, Jackknife):
-        p, off = p_above(estimate - rival), values - rival.bucket_values
+        p, off = intervals.p_above(estimate - rival), values - rival.bucket_values
     else:
-        p, off = p_above(estimate, rival), values - rival
+        p, off = intervals.p_above(estimate, rival), values - rival
     return np.where(np.isfinite(p), np.fmax(p, p_most(off)), p)
 
 
@@ -279,4 +267,4 @@ def _p_most_pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         variance = parts[0] + parts[1]
         df = variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, n, strict=True))
         t = np.where(share == 0.5, 0.0, (share - 0.5) / np.sqrt(variance))
-    return t_sf(t, np.where(variance > 0, df, 1.0))
+    return intervals.t_sf(t, np.where(variance > 0, df, 1.0))

@@ -102,14 +102,11 @@ def headed_mentions(document: Document, has_tokens: Sequence[bool]) -> list[Head
 
 
 def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> list[Anaphor]:
-    """Return the mentions with an earlier mention of their entity.
+    """Return the mentions with an earlier mention of their entity, ordered by their head words.
 
-    Mentions are ordered by their head words, also nested (`[[his] wife]`) and crossing ones.
     Mentions that share a head word are not candidates for each other: the word would attend to
-    itself.
-
-    With `has_tokens` (true for words that the model reads), mentions with other head words are left
-    out.
+    itself. With `has_tokens` (true for words that the model reads), mentions with other head words
+    are left out.
     """
     is_read = [True] * len(document) if has_tokens is None else has_tokens
     mentions = headed_mentions(document, is_read)
@@ -123,10 +120,8 @@ def anaphors(document: Document, has_tokens: Sequence[bool] | None = None) -> li
 
 
 def mention_kind(document: Document, word: int) -> str:
-    """Return pronoun, proper or nominal, from the tag of the head word.
-
-    Without tags, English pronouns are known, and a name is a capitalized word that does not start a
-    sentence.
+    """Return pronoun, proper or nominal, from the tag of the head word. Without tags, English
+    pronouns are known, and a name is a capitalized word that does not start a sentence.
     """
     upos = document.upos[word] if document.upos is not None else "_"
     xpos = document.xpos[word] if document.xpos is not None else "_"

@@ -30,10 +30,8 @@ MAX_BYTES = 1 << 30
 
 
 class Spool:
-    """Documents of an iterable in a temporary file, which reads ten times faster than parsing.
-
-    The file belongs to this process: other users cannot read or write it, and it is deleted with
-    this object. OSError is raised if they do not fit on the disk, or into `MAX_BYTES`.
+    """Documents of an iterable in a temporary file, which reads ten times faster than parsing. The
+    file belongs to this process and object. Raises OSError if they do not fit.
     """
 
     def __init__(self, documents: Iterable[Document]) -> None:
@@ -329,10 +327,8 @@ class Corpus:
 
 
 def hold_documents(corpus: Corpus) -> Corpus:
-    """Return a copy with its documents in memory or in a temporary file.
-
-    A run reads documents several times and would otherwise parse the source each time. If they do
-    not fit, the source is read each time.
+    """Return a copy with its documents in memory or in a temporary file, if they fit: a run reads
+    them several times, and would parse the source each time.
     """
     size = corpus.sample_size
     is_few = _is_small(corpus.source) if size is None else size <= MAX_HELD

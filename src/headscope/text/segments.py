@@ -89,11 +89,9 @@ def segments(
 def windows(
     document: Document, tokenize: Tokenize, max_tokens: int, *, special: int = 0
 ) -> Iterator[Document]:
-    """Yield overlapping windows of a document that does not fit, and others as they are.
-
-    A window starts about half a window after the one before. Every word is counted in one of
-    them: boundaries are in the middle of the overlap. The rest of a window is context
-    (`COUNTED`). Windows are parts of one document.
+    """Yield overlapping windows of a document that does not fit, and others as they are. Windows
+    start about half a window apart. Each word is counted in one: boundaries are in the middle of
+    the overlap. The rest is context (`COUNTED`).
     """
     n_tokens = _room(max_tokens, special)
     ends = np.cumsum(_tokens_per_word(tokenize(document.text), document))

@@ -46,10 +46,8 @@ def align_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[int]:
 
 
 def overlong(text: str, offsets: Sequence[Span], max_tokens: int | None) -> np.ndarray:
-    """Return, for each token, the number of its word of more than `max_tokens` tokens, or -1.
-
-    A word is text without a space: a URL is one. Scripts without spaces have no such words. The
-    first token is never left out, because it is a sink of most models.
+    """Return, for each token, the number of its word of more than `max_tokens` tokens, or -1. A
+    word is text without a space (a URL); the first token, a sink, is never left out.
     """
     none = np.full(len(offsets), NO_WORD, dtype=np.int32)
     if max_tokens is None or len(offsets) <= max_tokens:

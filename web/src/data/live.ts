@@ -49,6 +49,8 @@ const SIMD = [
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15,
   253, 98, 11,
 ];
+/** Milliseconds without a run after which the model is idle. */
+const PAUSE = 50;
 /** Maximum bytes of attention in one batch of runs. */
 const BATCH_BYTES = 64e6;
 
@@ -78,12 +80,12 @@ export class LiveModel {
     return isRunning ? { state: "computing", since: this.since.value } : status;
   });
 
+  readonly isReady: ReadonlySignal<boolean> = computed(() => this.progress.value.state === "ready");
+
   /** Load and check the model; rejects with the reason if it cannot run. */
   start(): Promise<void> {
     this.started ??= this.load().catch((error: unknown) => {
-      const message = error instanceof Error ? error.message : String(error);
-      const isMemory = /bad_alloc|out of memory|allocat/i.test(message);
-      const reason = isMemory ? "the browser has too little memory" : message;
+      const reason = error instanceof Error ? error.message : String(error);
       this.progress.value = { state: "refused", reason };
       this.worker?.terminate();
       throw new RequestError(`The model does not run in this page: ${reason}.`);
@@ -103,14 +105,15 @@ export class LiveModel {
     const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
     const worker = new Worker(address);
     this.worker = worker;
-    const failed = new Promise<never>((_, reject) => {
-      worker.onerror = (event) => reject(new FileError(event.message || "its worker failed"));
-    });
+    worker.onerror = ({ message }) => {
+      const error = message || "its worker failed";
+      for (const id of [...this.waiting.keys()]) this.receive({ id, error }, total);
+    };
     worker.onmessage = ({ data }: MessageEvent<WorkerReply>) => this.receive(data, total);
     const parts = live.files.map(sourceOf);
     const { bytes } = live;
     const loaded = this.send({ kind: "load", wasm: sourceOf(live.wasm), parts, bytes });
-    await Promise.race([Promise.all([loaded, this.openTokenizer()]), failed]);
+    await Promise.all([loaded, this.openTokenizer()]);
     URL.revokeObjectURL(address);
     const difference = await this.prove();
     this.progress.value = { state: "ready", difference };
@@ -131,7 +134,7 @@ export class LiveModel {
     const id = ++this.sent;
     return new Promise((resolve, reject) => {
       this.waiting.set(id, (reply) => {
-        if ("error" in reply) reject(new RequestError(reply.error));
+        if ("error" in reply) reject(new RequestError(shortened(reply.error)));
         else if ("result" in reply) resolve(reply.result as T);
       });
       this.worker!.postMessage({ ...request, id });
@@ -201,7 +204,10 @@ export class LiveModel {
     try {
       return await this.send<Outputs>({ kind: "run", inputs });
     } finally {
-      if (this.waiting.size === 0) this.since.value = 0;
+      // The next batch of a measurement follows at once.
+      setTimeout(() => {
+        if (this.waiting.size === 0) this.since.value = 0;
+      }, PAUSE);
     }
   }
 
@@ -237,13 +243,16 @@ export class LiveModel {
       traces.push(await backend.trace(input));
       signal.throwIfAborted();
     }
-    const { story: _, tour: __, exercise: ___, ...rest } = this.header;
-    const last = this.live.kind === "next" ? `word=${inputs[0].ids.length - 1}` : "";
+    // Story, tour, exercise, wires and steps are about the stored texts.
+    const { format, version, place, evidence, report, live, command } = this.header;
     const header: Header = {
-      ...rest,
+      ...{ format, version, place, evidence, live: live! },
+      ...(report ? { report } : {}),
+      command: command.replace(/ --text .*/s, ""),
       story: [],
-      selection: last,
+      selection: this.live.kind === "next" ? `word=${inputs[0].ids.length - 1}` : "",
       examples: [{ title: inputs[0].title, traces: inputs.map((_, i) => i) }],
+      traces: this.header.traces,
     };
     return { header, traces, backend };
   }
@@ -261,6 +270,12 @@ export class LiveModel {
       }),
     );
   }
+}
+
+/** Error of the worker in the words of a page. */
+function shortened(error: string): string {
+  const isMemory = /bad_alloc|out of memory|allocat/i.test(error);
+  return isMemory ? "the browser has too little memory" : error;
 }
 
 function largestOf(values: Float32Array): number {
@@ -290,8 +305,7 @@ export class LiveBackend implements Backend {
   ) {
     const { vectors } = model.live;
     this.can = computed(() => {
-      const { state } = model.status.value;
-      if (state !== "ready" && state !== "computing") return NOTHING;
+      if (!model.isReady.value) return NOTHING;
       const runs = inputs.every((input) => input !== null);
       const neurons = runs && vectors.includes("queries") && vectors.includes("keys");
       const trace = model.typing.value === "";

@@ -55,6 +55,9 @@ export async function readSource(
     follow(bytes.length);
     return checked(bytes, file);
   }
+  if (url.startsWith("file:")) {
+    throw new FileError("a page on disk cannot read its folder: open it over http");
+  }
   const key = `${url}?sha256=${file.sha256}`;
   // Insecure addresses have no cache of their own; the browser's cache remains.
   const cache = await globalThis.caches?.open(CACHE).catch(() => null);
@@ -64,11 +67,7 @@ export async function readSource(
   try {
     response = await fetch(url);
   } catch {
-    throw new FileError(
-      url.startsWith("file:")
-        ? "a page on disk cannot read its folder: open it over http"
-        : `${file.name} cannot be reached`,
-    );
+    throw new FileError(`${file.name} cannot be reached`);
   }
   if (!response.ok) throw new FileError(`${file.name}: the server answered ${response.status}`);
   const bytes = await checked(await received(response, file, follow), file);

@@ -36,6 +36,8 @@ export function checkHeader(value: unknown): Header {
     need(exist && (traces.length === 1 || traces.length === 2), "an example names no trace");
   }
   for (const trace of header.traces) checkTrace(trace);
+  const { steps, examples } = header;
+  need(!steps || steps.length === examples.length, "its steps and examples differ");
   if (header.wires) checkWires(header.wires);
   return header;
 }

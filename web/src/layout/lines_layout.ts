@@ -80,6 +80,8 @@ export interface LinesInput {
   readonly dashed: boolean;
   /** Factor by which weights of the row in focus are drawn larger. */
   readonly scale?: number;
+  /** Part of the drawing that is shown; lines beside it are left out. */
+  readonly view?: { readonly top: number; readonly bottom: number };
   /** Whether only the row or column in focus is drawn. */
   readonly isAlone?: boolean;
 }
@@ -91,7 +93,11 @@ export function lineWidth(weight: number): number {
 /** Build all lines of the row or column in focus, and behind a row the strongest line of each
  *  other word. Without a focus, the strongest line of each word. */
 export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Mark[] {
-  const { matrix, focus, above, dashed, scale = 1 } = input;
+  const { matrix, focus, above, dashed, scale = 1, view } = input;
+  const isShown = (row: number, key: number) => {
+    const [a, b] = [rowY(columns, row), rowY(columns, key)];
+    return !view || (Math.min(a, b) <= view.bottom && Math.max(a, b) >= view.top);
+  };
   const color = cssOf(input.color);
   const isFree = focus.row < 0 && focus.column < 0;
   const curve = (
@@ -126,27 +132,41 @@ export function lineMarks(input: LinesInput, columns: Columns, theme: Theme): Ma
     const weights = rowWeights(matrix, row);
     if (row === focus.row) {
       const keys = strongest(weights, input.top);
-      const shown = keys.filter((key) => weights[key] >= above);
+      const shown = keys.filter((key) => weights[key] >= above && isShown(row, key));
       front.push(...shown.map((key) => focused(row, key, weights[key], weights[keys[0]])));
     } else if (focus.column >= 0) {
       const weight = weights[focus.column];
-      if (focus.row < 0 && weight >= above) front.push(focused(row, focus.column, weight, 1));
+      if (focus.row < 0 && weight >= above && isShown(row, focus.column))
+        front.push(focused(row, focus.column, weight, 1));
     } else if (isFree || !input.isAlone) {
-      const [key] = strongest(weights, 1);
-      if (weights[key] > 0 && weights[key] >= above) behind.push(quiet(row, key, weights[key]));
+      const key = strongestOf(matrix)[row];
+      if (weights[key] > 0 && weights[key] >= above && isShown(row, key))
+        behind.push(quiet(row, key, weights[key]));
     }
   }
   return [...behind, ...front.sort((a, b) => a.width - b.width)];
 }
 
+const strongestKeys = new WeakMap<Matrix, Int32Array>();
+
+/** Strongest key of each row, searched once. */
+function strongestOf(matrix: Matrix): Int32Array {
+  let keys = strongestKeys.get(matrix);
+  if (!keys) {
+    keys = Int32Array.from({ length: matrix.rows }, (_, row) => {
+      const weights = rowWeights(matrix, row);
+      let best = 0;
+      for (let i = 1; i < weights.length; i++)
+        if (weights[i] > weights[best] || Number.isNaN(weights[best])) best = i;
+      return best;
+    });
+    strongestKeys.set(matrix, keys);
+  }
+  return keys;
+}
+
 /** Sort columns by weight, strongest first; keep `top` of them, or all for 0. */
 function strongest(row: Float32Array, top: number): number[] {
-  if (top === 1) {
-    let best = 0;
-    for (let i = 1; i < row.length; i++)
-      if (row[i] > row[best] || Number.isNaN(row[best])) best = i;
-    return row.length ? [best] : [];
-  }
   const order = Array.from(row.keys()).filter((i) => row[i] > 0);
   order.sort((a, b) => row[b] - row[a]);
   return top > 0 ? order.slice(0, top) : order;

@@ -37,7 +37,8 @@ export class SelectionStore {
     const isPair = header.examples[0].traces.length > 1;
     this.base = this.fit(parseFragment(header.selection, defaultSelection(first, isPair)));
     if (header.story.length === 0) {
-      this.story = tourOf(first, this.base, header, canRun);
+      const opening = traces[header.examples[this.base.example].traces[0]];
+      this.story = tourOf(opening, this.base, header, canRun);
       this.base = { ...this.base, story: -1 };
     }
     this.selection = signal(this.fit(this.parse(fragment, this.base)));
@@ -60,7 +61,9 @@ export class SelectionStore {
   update = (changes: Partial<Selection>): void => {
     const before = this.selection.peek();
     const isMoved = changes.example !== undefined && changes.example !== before.example;
-    const cleared = isMoved ? { word: null, key: null, edits: [], answers: false } : {};
+    // Steps of a training are one text: what is pinned stays.
+    const cleared =
+      isMoved && !this.header.steps ? { word: null, key: null, edits: [], answers: false } : {};
     this.selection.value = this.fit({ ...before, ...cleared, ...changes });
   };
 

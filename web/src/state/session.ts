@@ -257,6 +257,7 @@ export class Session {
     const { layer, head, edits } = this.selection.value;
     const entry = side.filtered.rows[row];
     const isPlain =
+      this.can.rows &&
       this.combined(side) === null &&
       edits.length === 0 &&
       entry.positions.length === 1 &&

@@ -17,6 +17,8 @@ export function Edits({ side }: { side: Side }) {
   if (!can.off) {
     const off = session.edits.onlyOff;
     const isStored = session.canSwitch(side);
+    const state = session.backend?.model?.status.value.state;
+    const willRun = state === "loading" || state === "waiting";
     return (
       <>
         <h2 class="sec">Edits</h2>
@@ -34,13 +36,23 @@ export function Edits({ side }: { side: Side }) {
           </div>
         )}
         <div class="note">
-          {isStored
-            ? "This file holds the runs without one head: switch one off, and the answer changes. "
-            : header.live
-              ? "The model does not run in this page (yet). "
-              : "A saved file cannot run the model. "}
-          Several heads, single weights, neurons and other texts: in the lab.
-          <Command text={header.command} />
+          {!header.command && !header.live
+            ? "This page was made from attention alone: there is no model to change."
+            : isStored
+              ? "This file holds the runs without one head: switch one off, and the answer changes. "
+              : willRun
+                ? ""
+                : header.live
+                  ? "The model does not run in this page. "
+                  : "A saved file cannot run the model. "}
+          {willRun &&
+            "Several heads, single weights and other texts: as soon as the model is loaded."}
+          {!willRun && header.command && (
+            <>
+              Several heads, single weights, neurons and other texts: in the lab.
+              <Command text={header.command} />
+            </>
+          )}
         </div>
       </>
     );

@@ -377,8 +377,21 @@ function NotMeasured({ side }: { side: Side }) {
       )}
       {!progress && !canMeasure && (
         <div class="note">
-          <b>Not measured.</b> Save the page with <code>effects=True</code>, in the shell{" "}
-          <code>view --effects</code>, or measure them in the lab.
+          {session.header.live ? (
+            <>
+              <b>Not measured.</b> The model in this page measures them when it runs.
+            </>
+          ) : session.header.command ? (
+            <>
+              <b>Not measured.</b> Save the page with <code>effects=True</code>, in the shell{" "}
+              <code>view --effects</code>, or measure them in the lab.
+            </>
+          ) : (
+            <>
+              <b>Not known.</b> This page was made from attention alone. Whether a head matters,
+              only runs of its model can tell: <code>hs.effects(model, text)</code>.
+            </>
+          )}
         </div>
       )}
     </>

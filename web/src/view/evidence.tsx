@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { CardNumber, PageCard, Relation } from "../../generated/payload.ts";
-import { formatNumber, ordinal } from "../data/format.ts";
+import { formatNumber, ordinal, percent } from "../data/format.ts";
 import { inText, joinedTokens, printed, spelled } from "../data/tokens.ts";
 import { arcPath } from "../layout/arcs_layout.ts";
 import { headCode, headName, parseHead } from "../state/selection.ts";
@@ -21,7 +21,9 @@ export function EvidenceTab() {
         <div class="note">
           <b>No corpus stands behind this page.</b> One text is an anecdote. Measure all heads over
           documents, and save the page with what was found:
-          <Command text={`headscope analyze CORPUS --model ${loaded} -o run`} />
+          {session.header.command && (
+            <Command text={`headscope analyze CORPUS --model ${loaded} -o run`} />
+          )}
           <Command text={'trace.save_page("page.html", evidence=hs.open("run"))'} />
         </div>
       </div>
@@ -92,6 +94,23 @@ function CardParts({ card }: { card: PageCard }) {
           <h3>Its highest weights in the corpus, from strong to weak</h3>
           {fromStrong(card.exemplars).map((exemplar, i) => (
             <Exemplar key={`${i}${exemplar.tokens[0]}`} {...exemplar} />
+          ))}
+        </div>
+      )}
+      {card.samples && (
+        <div class="wide">
+          <h3>
+            Samples from strong to weak{" "}
+            <small class="mut">
+              documents drawn at random from each fifth of the scale of its highest weight
+            </small>
+          </h3>
+          {card.samples.map((sample, i) => (
+            <Exemplar
+              key={`${i}${headCode(session.selection.value)}`}
+              {...sample}
+              note={`${percent(sample.share)} of documents`}
+            />
           ))}
         </div>
       )}
@@ -172,7 +191,7 @@ function Interval(props: IntervalProps) {
 const UNSAID = /^(\s+|\[(CLS|SEP)\]|<\/?s>)$/;
 
 /** Sentence of the corpus with its strongest links as arcs. */
-function Exemplar({ tokens, links }: PageCard["exemplars"][number]) {
+function Exemplar({ tokens, links, note }: PageCard["exemplars"][number] & { note?: string }) {
   const ref = useRef<HTMLParagraphElement>(null);
   const [arcs, setArcs] = useState<{ path: string; weight: number }[]>([]);
   useLayoutEffect(() => {
@@ -198,6 +217,7 @@ function Exemplar({ tokens, links }: PageCard["exemplars"][number]) {
   return (
     <p class="ex" ref={ref} dir="auto">
       <span class="w num">{best?.[2].toFixed(2)}</span>
+      {note && <span class="of-documents num">{note}</span>}
       {texts.map((text, i) => {
         const kind = best && i === best[0] ? "from" : best && i === best[1] ? "to" : "";
         return (

@@ -1,6 +1,6 @@
 // A head as lines from queries to keys.
 
-import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { bothNames, columnMeans, columnWeights, LINES_LIMIT } from "../data/filtered_block.ts";
 import { formatNumber, formatWeight, shortWeight } from "../data/format.ts";
 import { scaleOf } from "../data/head_summary.ts";
@@ -16,6 +16,11 @@ import { Button, classes, consume, Drawing, px } from "./controls.tsx";
 import { reveal, useExplorer, useSession, useSize } from "./explorer_context.ts";
 import { drawnHeads, groundOf, headColor, linesInput } from "./selected_head.ts";
 
+/** Longer texts draw only what is near the part in view. */
+const MANY = 150;
+/** Pixels that are drawn beyond the view, and by which the drawn part moves. */
+const BEYOND = 400;
+
 const MIN_ROW = { wide: 15, middle: 15, phone: 32 } as const;
 
 export function LinesTab() {
@@ -30,24 +35,40 @@ export function LinesTab() {
 function LinesPanels() {
   const session = useSession();
   const { ref, width, height } = useSize<HTMLDivElement>();
+  const [block, setBlock] = useState(0);
   const sides = session.shown.value;
   const half = sides.length > 1 ? (width - 1) / 2 : width;
+  const view = { top: (block - 1) * BEYOND, bottom: (block + 2) * BEYOND + height };
   const { word, key, filter } = session.selection.value;
   useLayoutEffect(() => {
     const axis = word === null ? "key" : "query";
     const pinned = ref.current?.querySelector<HTMLElement>(`.words.${axis} .word.pin`);
     const heading = ref.current?.querySelector<HTMLElement>(".heading")?.offsetHeight ?? 0;
     if (pinned && height > 0) reveal(ref.current!, pinned, heading);
+    follow();
   }, [word, key, sides, filter, width, height]);
   return (
-    <div class="panels" ref={ref}>
+    <div class="panels" ref={ref} onScroll={follow}>
       {width > 0 &&
-        sides.map((side) => <Panel key={side.trace} side={side} width={half} height={height} />)}
+        sides.map((side) => <Panel key={side.trace} {...{ side, view, height }} width={half} />)}
     </div>
   );
+
+  function follow(): void {
+    setBlock(Math.floor((ref.current?.scrollTop ?? 0) / BEYOND));
+  }
 }
 
-function Panel({ side, width, height }: { side: Side; width: number; height: number }) {
+type View = Readonly<{ top: number; bottom: number }>;
+
+interface PanelProps {
+  readonly side: Side;
+  readonly width: number;
+  readonly height: number;
+  readonly view: View;
+}
+
+function Panel({ side, width, height, view }: PanelProps) {
   const session = useSession();
   const theme = session.theme.value;
   const { filter } = session.selection.value;
@@ -73,18 +94,27 @@ function Panel({ side, width, height }: { side: Side; width: number; height: num
   const drawn = drawnHeads(session, side);
   const hues = drawn.map(({ color }) => color.join()).join("/");
   const dashed = session.edits.isOff(session.selection.value);
+  const isLong = Math.max(filtered.rows.length, filtered.columns.length) > MANY;
+  const top = isLong ? Math.max(0, view.top) : 0;
+  const bottom = isLong ? Math.min(columns.height, view.bottom) : columns.height;
   const marks = useMemo(
     () =>
       drawn.flatMap(({ color, matrix }, i) =>
         matrix
           ? lineMarks(
-              { ...linesInput(session, side, matrix), color, isAlone: drawn.length > 1 },
+              {
+                ...linesInput(session, side, matrix),
+                ...{ color, isAlone: drawn.length > 1, view: { top, bottom } },
+              },
               columns,
               theme,
-            ).map((mark) => moved(mark, 0, 3 * (i - (drawn.length - 1) / 2)))
+            ).map((mark) => moved(mark, 0, 3 * (i - (drawn.length - 1) / 2) - top))
           : [],
       ),
-    [...drawn.map((head) => head.matrix), columns, row, column, filter, hues, dashed, theme],
+    [
+      ...drawn.map((head) => head.matrix),
+      ...[columns, row, column, filter, hues, dashed, theme, top, bottom],
+    ],
   );
   const by =
     row >= 0 ? `by “${printed(filtered.rows[row].label)}”` : column < 0 ? "on average" : "";
@@ -105,10 +135,12 @@ function Panel({ side, width, height }: { side: Side; width: number; height: num
         )}
       </div>
       <div class="columns" style={px({ width: columns.width, height: columns.height })}>
-        <Drawing marks={marks} width={columns.width} height={columns.height} />
+        <div class="drawn" style={px({ top })}>
+          <Drawing marks={marks} width={columns.width} height={Math.max(1, bottom - top)} />
+        </div>
         <Edges side={side} columns={columns} />
-        <Words side={side} axis="query" columns={columns} />
-        <Words side={side} axis="key" columns={columns} />
+        <Words side={side} axis="query" columns={columns} top={top} bottom={bottom} />
+        <Words side={side} axis="key" columns={columns} top={top} bottom={bottom} />
       </div>
     </div>
   );
@@ -146,7 +178,13 @@ function Edges({ side, columns }: { side: Side; columns: Columns }) {
   );
 }
 
-function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; columns: Columns }) {
+interface WordsProps extends View {
+  readonly side: Side;
+  readonly axis: "query" | "key";
+  readonly columns: Columns;
+}
+
+function Words({ side, axis, columns, top, bottom }: WordsProps) {
   const explorer = useExplorer();
   const { session } = explorer;
   const selection = session.selection.value;
@@ -189,11 +227,23 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
     const options = [...list.querySelectorAll<HTMLElement>("[role=option]")];
     const focused = options.indexOf(root.activeElement as HTMLElement);
     if (step) options[Math.min(options.length - 1, Math.max(0, focused + step))]?.focus();
-    else if (event.key === "Enter" || event.key === " ") pin(entries[focused]);
-    else return;
+    else if (event.key === "Enter" || event.key === " ") {
+      const position = Number(options[focused]?.dataset.position);
+      pin(entries[rowOf(entries, position)]);
+    } else return;
     consume(event);
   };
+  /** Clear the hover, unless the pointer goes on to another word. */
+  const leave = ({ relatedTarget }: PointerEvent) => {
+    const isWord = relatedTarget instanceof Element && relatedTarget.closest(".word") !== null;
+    if (isWord) explorer.hideTip();
+    else explorer.clearHover();
+  };
   const atTab = Math.max(0, rowOf(entries, pinned));
+  const isShown = (i: number) => {
+    const y = rowY(columns, i);
+    return (y >= top && y <= bottom) || i === atTab;
+  };
   return (
     <div
       class={`words ${axis}`}
@@ -203,6 +253,7 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
       onKeyDown={move}
     >
       {entries.map((entry, i) => {
+        if (!isShown(i)) return null;
         const weight = numberOf(i);
         const y = rowY(columns, i) - columns.rowHeight / 2;
         const isPinned = pinned !== null && entry.positions.includes(pinned);
@@ -225,6 +276,8 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
               i === focused && !isPinned && "over",
             )}
             aria-selected={isPinned}
+            aria-setsize={entries.length}
+            aria-posinset={i + 1}
             tabIndex={i === atTab ? 0 : -1}
             style={px({ top: y, height: columns.rowHeight, fontSize: columns.fontSize, ...place })}
             onPointerEnter={(event) => {
@@ -234,7 +287,7 @@ function Words({ side, axis, columns }: { side: Side; axis: "query" | "key"; col
             onPointerMove={(event) => {
               if (event.pointerType === "mouse" && matrix) note(event, entry);
             }}
-            onPointerLeave={explorer.clearHover}
+            onPointerLeave={leave}
             onFocus={() => session.point({ [axis]: entry.positions[0] })}
             onBlur={() => session.point({})}
             onClick={() => pin(entry)}

@@ -28,7 +28,9 @@ export function NeuronsTab() {
   );
   let note = "";
   const stored = [...side.block.vectors.keys()].join(", ") || "none";
-  if (!lazy) note = `Layers that are: ${stored}. Save the page with neurons=[${layer}], or live:`;
+  if (!session.header.command) note = "This page was made from attention alone.";
+  else if (!lazy)
+    note = `Layers that are: ${stored}. Save the page with neurons=[${layer}], or live:`;
   else if (lazy.error.value) note = lazy.error.value;
   else if (!neurons) note = "Fetching the vectors of this layer …";
   return (
@@ -36,7 +38,7 @@ export function NeuronsTab() {
       {note && (
         <div class="note">
           {!lazy && <b>The vectors of layer {layer} are not in this file. </b>}
-          {note} {!lazy && <Command text={session.header.command} />}
+          {note} {!lazy && session.header.command && <Command text={session.header.command} />}
         </div>
       )}
       {neurons && width > 0 && (

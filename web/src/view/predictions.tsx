@@ -117,7 +117,8 @@ export function Question() {
   const verb = side.now.media.pictures.length > 0 && isPiece ? "look at" : "read";
   return (
     <>
-      What does {head} of {name} {verb}
+      What does {head} {session.header.command && `of ${name} `}
+      {verb}
       {entry != null && (
         <>
           {" "}

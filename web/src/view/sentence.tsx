@@ -19,6 +19,7 @@ import { useExplorer, useSession } from "./explorer_context.ts";
 import { DensityStrip, EdgeChips } from "./long_text.tsx";
 import { beforeAfter, Ghost, Question } from "./predictions.tsx";
 import { drawnHeads } from "./selected_head.ts";
+import { StepScrubber } from "./step_scrubber.tsx";
 
 /** Maximum lines of a text; of a longer one, a part is shown over a strip of the whole. */
 const LINES = { wide: 2, middle: 2, phone: 4 } as const;
@@ -59,7 +60,7 @@ export function Sentence() {
             <Question />
           </h2>
           <span class="gap" />
-          <Examples />
+          {session.header.steps ? <StepScrubber steps={session.header.steps} /> : <Examples />}
         </div>
       )}
       <div class="flows">

@@ -19,7 +19,7 @@ export function Toolbar() {
   const explorer = useExplorer();
   const { session } = explorer;
   const side = session.sides.value[0];
-  const { place, examples } = session.header;
+  const { place, examples, steps } = session.header;
   const { story: step, filter, example, theme } = session.selection.value;
   const asked = session.exercise.asked.value !== null;
   return (
@@ -42,7 +42,7 @@ export function Toolbar() {
       )}
       <BlockChoice />
       <span class="gap" />
-      {examples.length > MAX_CHIPS && (
+      {examples.length > MAX_CHIPS && !steps && (
         <Select
           kind="b roomy"
           label="Example"
@@ -98,8 +98,9 @@ function LiveBadge() {
   const status = model.status.value;
   const { long, short, about } = badgeOf(status, live, model.typing.value);
   const share = status.state === "loading" ? status.read / status.total : 0;
+  const isBusy = status.state === "loading" || status.state === "computing";
   return (
-    <span class={`live-badge ${status.state}`} role="status" title={about}>
+    <span class={`live-badge ${status.state}`} role="status" aria-busy={isBusy} title={about}>
       <i aria-hidden="true" />
       <span class="long">{long}</span>
       <span class="short">{short}</span>
@@ -132,9 +133,12 @@ function badgeOf(
       };
     case "loading": {
       const [read, total] = [size(status.read), size(status.total)];
+      const isWhole = status.read >= status.total;
       return {
-        long: `loading the model · ${read} of ${total} MB, ${memory}`,
-        short: `${read} / ${total} MB`,
+        long: isWhole
+          ? `checking the model, ${memory}`
+          : `loading the model · ${read} of ${total} MB, ${memory}`,
+        short: isWhole ? "checking" : `${read} / ${total} MB`,
         about: `The model takes about ${memory} in this tab.`,
       };
     }

@@ -32,10 +32,8 @@ class Interrupted(Exception):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Turn SIGTERM and Ctrl-C within the block into `Interrupted`, with the library's message.
-
-    typer would turn KeyboardInterrupt into a return value, and lose its message. While the block
-    stops, a second signal is answered with a line; a third ends the wait.
+    """Turn SIGTERM and Ctrl-C within the block into `Interrupted`, with the library's message,
+    which typer would lose. A second signal is answered with a line; a third ends the wait.
     """
     received: list[int] = []
 
@@ -115,10 +113,8 @@ _LOADING = {
 def register(
     app: typer.Typer, command: Callable[..., CommandResult], *, example: str, name: str = ""
 ) -> None:
-    """Add a function to the command line, as `headscope NAME` or `headscope probe NAME`.
-
-    Its parameters are the options; a dataclass parameter stands for the fields of its class. The
-    example is shown below the help.
+    """Add a function to the command line: its parameters are the options, and a dataclass parameter
+    stands for the fields of its class. The example is shown below the help.
     """
     parameters = _parameters(command)
     records = {

@@ -14,20 +14,17 @@ from typing import Annotated, Any
 import typer
 
 from headscope import __version__
-from headscope.app.cli.analyze import analyze, sensitivity
+from headscope.app.cli.analyze import analyze, report, sensitivity
 from headscope.app.cli.check import check
 from headscope.app.cli.command import Interrupted, option, register, settings
 from headscope.app.cli.effects import effects
 from headscope.app.cli.heads import card, map_heads
 from headscope.app.cli.importance import check_importance, importance
 from headscope.app.cli.models import models
+from headscope.app.cli.pages import publish, serve, view
 from headscope.app.cli.probe import bias, combined, coreference, dependencies
-from headscope.app.cli.publish import publish
-from headscope.app.cli.report import report
-from headscope.app.cli.serve import serve
 from headscope.app.cli.track import track
 from headscope.app.cli.verify import verify
-from headscope.app.cli.view import view
 from headscope.app.cli.wires import wires
 from headscope.errors import HeadscopeError
 

@@ -30,6 +30,7 @@ def track(
     ] = None,
     detect: Annotated[bool, option("Score heads on repeated random tokens.")] = True,
     effects: Annotated[bool, option("Ablate each head: effects on the loss.")] = False,
+    text: Annotated[str | None, option("Text to trace at each step; writes page.html.")] = None,
     unit: options.UnitOption = "sentence",
     sample: options.SampleOption = None,
     max_tokens: options.MaxTokensOption = 128,
@@ -38,6 +39,7 @@ def track(
     import headscope as hs
     from headscope.errors import InputError
     from headscope.figures.layer_charts import SCORES
+    from headscope.heads.track import STEPS, TRACES
     from headscope.results.steps import with_previous
 
     if len(sources) < 2:
@@ -53,6 +55,7 @@ def track(
         detect=detect,
         effects=effects,
         max_tokens=max_tokens,
+        text=text,
         **chosen,
     )
     data: dict[str, object] = {"out": str(out)}
@@ -65,5 +68,12 @@ def track(
         data[kind] = {"steps": result.steps, "onsets": {n: t.records() for n, t in rises.items()}}
         lines.append(f"{kind}: {result!r}")
         lines += [str(table) for table in rises.values() if table.rows]
+    if text is not None:
+        files = (out / TRACES / STEPS).glob("*.nc")
+        traces = {int(f.stem): t for f in files if isinstance(t := hs.open(f), hs.Trace)}
+        page = Path(out) / "page.html"
+        hs.save_page(traces, page)
+        data["page"] = str(page)
+        lines.append(f"page: {page}")
     lines.append(f"headscope report {Path(out)} -o report.html")
     return CommandResult(data, "\n".join(lines))

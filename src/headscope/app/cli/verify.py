@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -42,92 +42,76 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.exists():
         raise InputError(f"There is no file or folder {str(path)!r}.")
     if path.is_file():
-        if _checker(path) is None:
+        if not _kind(path):
             raise InputError(f"{str(path)!r} is not a kind of file that headscope verifies.")
         yield path
     for file in sorted(path.rglob("*")) if path.is_dir() else ():
-        if file.is_file() and _checker(file) is not None:
+        if file.is_file() and _kind(file):
             yield file
 
 
 def _damage(file: Path) -> str:
     """Return what is wrong with a file and what follows; empty if it is sound."""
-    check = _checker(file)
-    assert check is not None
+    kind = _kind(file)
     try:
-        check(file)
-    except HeadscopeError as error:
-        return str(error).replace(f"{str(file)!r} ", "")
+        _check(kind, file)
     except Exception as error:  # zip, JSON and NumPy raise many kinds of errors
-        return f"{type(error).__name__}: {error}"
+        if not isinstance(error, HeadscopeError) and kind not in ("checkpoint", "plan"):
+            return f"{type(error).__name__}: {error}"
+        is_run = kind == "checkpoint" or (file.parent / "plan.json").is_file()
+        follows = {
+            "netcdf": f" {MEASURED_AGAIN if is_run else 'Make it again.'}",
+            "checkpoint": f" {MEASURED_AGAIN}",
+            "self-check": " The model is checked again.",
+            "plan": " (a run into this folder is refused; resume=False, --no-resume, replaces it)",
+            "converted": ": it is converted again",
+            "store": ": the next probe stores it again",
+        }
+        return f"{error}{follows[kind]}".replace(f"{str(file)!r} ", "")
     return ""
 
 
-def _checker(file: Path) -> Callable[[Path], None] | None:
-    """Return the check of a file by its name and place; None for files of others."""
+def _kind(file: Path) -> str:
+    """Return the kind of a file by its name and place; empty for files of others."""
     if file.name.startswith("."):
-        return None
+        return ""
     if file.suffix == ".nc":
-        return _check_netcdf
+        return "netcdf"
     if file.suffix == ".npz" and file.parent.name == "shards":
-        return _check_checkpoint
+        return "checkpoint"
     if file.parent.name == "checks" and file.suffix == ".json":
-        return _check_self_check
+        return "self-check"
     if file.name == "about.json" and file.parent.name.startswith("attention-"):
-        return _check_store
-    return {"plan.json": _check_plan, "converted.json": _check_converted}.get(file.name)
+        return "store"
+    return {"plan.json": "plan", "converted.json": "converted"}.get(file.name, "")
 
 
-def _check_netcdf(file: Path) -> None:
-    import headscope as hs
+def _check(kind: str, file: Path) -> None:
+    match kind:
+        case "netcdf":
+            import headscope as hs
 
-    try:
-        hs.open(file)
-    except HeadscopeError as error:
-        is_run = (file.parent / "plan.json").is_file()
-        raise InputError(f"{error} {MEASURED_AGAIN if is_run else 'Make it again.'}") from None
+            hs.open(file)
+        case "self-check":
+            from headscope.atomic import read_sealed
 
+            read_sealed(file)
+        case "plan" | "checkpoint":
+            from headscope.run import checkpoint
 
-def _check_checkpoint(file: Path) -> None:
-    from headscope.run.checkpoint import read_keyed
+            if kind == "plan":
+                checkpoint.read_plan(file)
+                return
+            plan = checkpoint.read_keyed(file)[0].plan[:12]
+            if not file.name.endswith(f"-{plan}.npz"):
+                raise InputError(f"it is a checkpoint of plan {plan}.")
+        case "converted":
+            from headscope.model.packaged.pinned import is_intact
 
-    try:
-        key, _ = read_keyed(file)
-    except Exception as error:
-        raise InputError(f"{error} {MEASURED_AGAIN}") from None
-    if not file.name.endswith(f"-{key.plan[:12]}.npz"):
-        raise InputError(f"it is a checkpoint of plan {key.plan[:12]}. {MEASURED_AGAIN}")
+            if not is_intact(file.parent):
+                raise InputError("a file of the folder is missing, added or damaged")
+        case "store":
+            from headscope.probes.features import is_intact_store
 
-
-def _check_plan(file: Path) -> None:
-    from headscope.run.checkpoint import read_plan
-
-    try:
-        read_plan(file)
-    except Exception as error:
-        raise InputError(
-            f"{error} (a run into this folder is refused; resume=False, --no-resume, replaces it)"
-        ) from None
-
-
-def _check_converted(file: Path) -> None:
-    from headscope.model.packaged.pinned import is_intact
-
-    if not is_intact(file.parent):
-        raise InputError("a file of the folder is missing, added or damaged: it is converted again")
-
-
-def _check_store(file: Path) -> None:
-    from headscope.probes.features import is_intact_store
-
-    if not is_intact_store(file.parent):
-        raise InputError("the stored attention is damaged: the next probe stores it again")
-
-
-def _check_self_check(file: Path) -> None:
-    from headscope.atomic import read_sealed
-
-    try:
-        read_sealed(file)
-    except HeadscopeError as error:
-        raise InputError(f"{error} The model is checked again.") from None
+            if not is_intact_store(file.parent):
+                raise InputError("the stored attention is damaged")

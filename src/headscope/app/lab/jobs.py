@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TypeVar
 
 from headscope.attention import Attention
@@ -131,19 +131,12 @@ class JobQueue:
             self._turn.release()
 
     def _stoppable(self, job: Callable[[], T], stop: threading.Event) -> T:
-        with self._watched(stop), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the server's reader does not see them
-            return job()
-
-    @contextmanager
-    def _watched(self, stop: threading.Event) -> Iterator[None]:
-        """Check for cancellation at every layer of every model within the block."""
-
         def check(_: Attention) -> None:
             if stop.is_set():
                 raise Cancelled
 
-        with ExitStack() as stack:
-            for model in self._models:
+        with warnings.catch_warnings(), ExitStack() as stack:
+            for model in self._models:  # cancelled at the next layer of any model
                 stack.enter_context(model.tapped(check, returns_weights=False))
-            yield
+            warnings.simplefilter("ignore")  # the server's reader does not see them
+            return job()

@@ -13,15 +13,8 @@ from headscope.model.model import Model
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one request and of the traces that the lab keeps.
-
-    Attributes:
-        tokens: maximum tokens of one input, with generated tokens.
-        seconds: time limit of one request, without waiting; effects get `EFFECTS_TIMES` as much.
-        waiting: maximum number of waiting requests.
-        kept: texts kept for each reader.
-        bytes_kept: bytes of all readers' traces.
-        body: maximum bytes of a request.
+    """Limits of one request and of the stored traces. Tokens include generated ones, seconds leave
+    out waiting, and effects get `EFFECTS_TIMES` as many.
     """
 
     tokens: int = 512

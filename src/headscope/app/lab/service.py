@@ -105,16 +105,7 @@ EXAMPLES: tuple[tuple[str, str, tuple[Mapping[str, object], ...]], ...] = (
 
 @dataclass(eq=False)
 class LabService:
-    """Models, stored traces, and corpus results about the models' heads.
-
-    Attributes:
-        models: models by the name in the page.
-        text: first text of the page.
-        limits: limits of requests and of the store.
-        results: results of corpus runs, by model.
-        pair: second text of a sentence pair.
-        other: text to compare the first text with.
-    """
+    """Models by their name in the page, stored traces, and results of corpus runs by model."""
 
     models: Mapping[str, Model]
     text: str = ""

@@ -34,9 +34,8 @@ from headscope.metrics.core.registry import is_ours
 
 
 def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
-    """`document layer number`: return several arrays as one table, float64 on the CPU.
-
-    Arrays are `document …`; for several layers, `document head …` with the heads of all.
+    """`document layer number`: return several arrays (`document …`) as one table, float64 on the
+    CPU. For several layers, arrays are `document head …` with the heads of all.
     """
     rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
     return torch.cat(rows, dim=2).cpu()

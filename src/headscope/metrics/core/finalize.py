@@ -35,10 +35,8 @@ def finalize_all(
     has_intervals: bool = True,
     over: str = "attention",
 ) -> dict[str, xr.Dataset]:
-    """Return the values of each block, from states by block and metric.
-
-    With `has_intervals`, every ratio has an interval. `over` is the quantity that was summed:
-    anything but attention is noted in the attributes.
+    """Return the values of each block, from states by block and metric; ratios may have intervals.
+    `over` is the quantity that was summed: anything but attention is noted in the attributes.
     """
     blocks = {
         block: _dataset(measured, metrics, axes, layers[block], has_intervals)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from headscope.batch import Axes, NullKeys, Sequences
-from headscope.errors import UnknownName
+from headscope.batch import Axes, Sequences
 from headscope.text.document import NO_PARENT, Document
 from headscope.text.segments import COUNTED
 from headscope.text.tokens import Tokens, align_array, class_members, overlong
@@ -17,12 +16,6 @@ Tagset = Literal["universal", "specific"]
 """Set of tags: universal (`NOUN`), or specific to the language (`NNS`)."""
 
 NO_TAG = "_"
-
-
-def check_rules(tagset: object, null_keys: object) -> None:
-    """Raise UnknownName for an unknown tagset or rule for null keys."""
-    for what, name, kind in (("tagset", tagset, Tagset), ("null_keys", null_keys, NullKeys)):
-        UnknownName.check(what, name, get_args(kind))
 
 
 def tags_of(document: Document, tagset: Tagset) -> tuple[str, ...] | None:

@@ -108,7 +108,7 @@ def _sequences(layer_data: LayerData, side: str) -> Sequences:
 
 @per_batch
 def positions(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
-    """`1 token`, or by document, float32: return positions; words that are left out have none."""
+    """`1 token`, or by document, float32: return positions, without words that are left out."""
     sides = []
     for tokens in (layer_data.queries, layer_data.keys):
         is_kept = np.ones((1, tokens.mask.shape[1]), bool)

@@ -25,16 +25,10 @@ from headscope.attention import Attention, BlockName
 from headscope.errors import TapUnsupported
 from headscope.model.edits import Ablate
 from headscope.model.private_api import OFFLOADING_HOOK, SUPPORTS_SDPA
+from headscope.model.tap import interface
 from headscope.model.tap.dispatch import AllRead, Attachment, suspended
 from headscope.model.tap.example import examples, lengthened
 from headscope.model.tap.forward_pass import media_of, uncached
-from headscope.model.tap.interface import (
-    EagerFunction,
-    eager_attention,
-    intercepted,
-    locked_modules,
-    modules_of,
-)
 from headscope.model.tap.interrupts import held, interrupts_held
 from headscope.model.tap.recording import (
     Against,
@@ -210,17 +204,16 @@ class EndToEndCheck:
                 )
 
     def with_rows(self, wiring: Wiring) -> Wiring:
-        """Return the wiring with what blocks of rows were proved to give.
-
-        First each layer is proved to be a plain softmax, or not. Then the model runs by rows:
-        through the family's function, and with q·k turned into weights here.
+        """Return the wiring with what blocks of rows were proved to give: each layer a plain
+        softmax or not; then the model by rows, through the family's function and with q·k turned
+        into weights here.
         """
         plain: dict[tuple[str, int], bool] = {}
         calls: Counter[str] = Counter()
         names = {id(self.root.get_submodule(name)): name for name in wiring.modules}
 
         def compare(
-            function: EagerFunction,
+            function: interface.EagerFunction,
             module: nn.Module,
             query: Tensor,
             key: Tensor,
@@ -237,7 +230,7 @@ class EndToEndCheck:
             return call.run()
 
         modules = [self.root.get_submodule(name) for name in wiring.modules]
-        with intercepted(modules, compare):
+        with interface.intercepted(modules, compare):
             self.root(**self.inputs)
         sites = tuple(
             replace(s, is_plain=plain.get((s.module, s.occurrence), False)) for s in wiring.sites
@@ -283,9 +276,8 @@ class EndToEndCheck:
 
     def find_stop(self) -> Stops | None:
         """Return a way to end the pass after the last layer with bit-equal attention, or None.
-
-        A pass that ends there needs no cache. In some families a cache changes the memory layout
-        of keys, and so the last bits of their products.
+        Without a cache if possible: in some families it changes the layout of keys, and so the last
+        bits.
         """
         if self._stops({**self.inputs, **uncached(self.root)}):
             return "uncached"
@@ -382,16 +374,16 @@ def wire(
     if getattr(root.config, "attention_type", None) == "block_sparse":
         # Its attention is dense on short inputs, like the example, and sparse on long ones.
         refuse(root, "its attention is block-sparse. Load it with attention_type='original_full'")
-    modules = modules_of(root)
+    modules = interface.modules_of(root)
     is_offloaded = any(hasattr(module, OFFLOADING_HOOK) for module in modules)
     if not is_offloaded and any(weights.is_meta for weights in root.parameters()):
         refuse(root, "its weights are on the meta device, which holds no numbers: load them first")
     with (
         interrupts_held(),
-        locked_modules(modules),
+        interface.locked_modules(modules),
         suspended(),
         torch.inference_mode(),
-        eager_attention(root),
+        interface.eager_attention(root),
     ):
         inputs, reference = _reference_inputs(root, example)
         depends_on_cache = False
@@ -544,10 +536,8 @@ def _is_within(module: str, name: str) -> bool:
 
 
 def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
-    """Name the blocks: a single stack is `self`, and so is the text of a generating model.
-
-    Layers that attend to another stack are `cross`, even if the model returns them among the
-    others (Mllama).
+    """Name the blocks: a single stack is `self`, and so is the text of a generating model. Layers
+    that attend to another stack are `cross`, even if returned among the others (Mllama).
     """
     tower = _returned_tower(root, matches)
     if tower is not None:

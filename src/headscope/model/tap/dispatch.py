@@ -131,10 +131,8 @@ class Participants:
         return outputs
 
     def edit_weights(self, weights: Tensor, n_queries: int, n_keys: int) -> Tensor:
-        """Apply all edits to the weights, and register gradient callbacks.
-
-        With frozen parameters nothing upstream requires a gradient, so the weights of the
-        first layer become a leaf of the graph themselves.
+        """Apply all edits to the weights, and register gradient callbacks. With frozen parameters,
+        the weights of the first layer become a leaf of the graph themselves.
         """
         for member, edit in self.edits:
             positions = member.inputs.positions(member.block, n_queries, n_keys)

@@ -1,4 +1,4 @@
-"""The output projection of each head, W_O^h, reasons by value and proved.
+"""The output projection of each head, W_O^h, found by value and proved.
 
 A head adds z W_O^h to the residual stream: its output z through its slice of the output projection.
 Families differ in the module and its weight layout, so names are not used. The projection is the
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headscope.attention import Attention, BlockName
+from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import TapUnsupported
 from headscope.model.edits import Edit, Positions
 from headscope.model.tap.dispatch import Attachment
@@ -29,6 +30,7 @@ from headscope.model.tap.reference import main_output
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
+    from headscope.results.trace import Block
 
 
 @dataclass(slots=True)
@@ -79,14 +81,11 @@ SiteKey = tuple[BlockName, int]
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """The output projection of one layer, head by head.
+    """The output projection of one layer, head by head: W_O^h (`head neuron unit`) and what the
+    module adds for head outputs of 0 (`unit`), float64.
 
-    Attributes:
-        module: its name in the model.
-        weights: `head neuron unit`, float64: W_O^h.
-        bias: `unit`, float64: what the module adds for head outputs of 0.
-        lengths: `head neuron neuron`, float32: ‖v W_O^h‖ = ‖v R‖, with Rᵀ of the QR
-            decomposition of W_O^hᵀ in float64, because a Gram matrix squares the condition.
+    `lengths` (`head neuron neuron`, float32) give ‖v W_O^h‖ = ‖v R‖, with Rᵀ of the QR
+    decomposition of W_O^hᵀ in float64, because a Gram matrix squares the condition.
     """
 
     module: str
@@ -265,4 +264,54 @@ def _refusal(model: Model, layer: int, reason: str) -> TapUnsupported:
     return TapUnsupported(
         f"The output projection of {model.info.family}'s layer {layer} is not known: {reason}. "
         "Norm-weighted attention and attribution need it; attention itself and hs.effects do not."
+    )
+
+
+class NormWeights:
+    """A reader that weights each layer's attention by norms and passes it on.
+
+    n[i,j] = a[i,j] · ‖v_j W_O^h‖. The value includes its bias; the output projection's own bias is
+    left out. Each row is divided by its sum, so that every query counts as under plain attention
+    and formulas of metrics do not change. Kobayashi et al. 2020.
+
+    `n_empty` counts rows of real queries whose norms are all 0; they stay 0, so they add nothing to
+    sums of attention.
+    """
+
+    def __init__(self, model: Model, reader: LayerReader) -> None:
+        self._model = model
+        self._projections = model.projections
+        self._reader = reader
+        self.n_empty = 0
+
+    def __call__(self, attention: Attention) -> None:
+        """Weight one layer and pass it on."""
+        if attention.values is None:
+            raise TapUnsupported(
+                f"The tap does not see the values of {self._model.info.family}, so over='norm' "
+                "cannot be measured."
+            )
+        projection = self._projections[attention.block, attention.layer]
+        moved = attention.weights * projection.value_lengths(attention.values)[:, :, None]
+        total = moved.sum(-1, keepdim=True)
+        is_empty = total <= 0
+        if bool(is_empty.any()):
+            mask = attention.query_mask
+            real = is_empty[..., 0] if mask is None else is_empty[..., 0] & mask[:, None]
+            self.n_empty += int(real.sum())
+        weights = moved / torch.where(is_empty, 1.0, total)
+        self._reader(replace(attention, weights=weights))
+
+
+def add_lengths(model: Model, block: Block) -> Block:
+    """Add `lengths` (`layer head key`) to the block of a trace: ‖v_j W_O^h‖."""
+    values = block.values.transpose("layer", "group", "key", "value_neuron").values
+    lengths = [
+        model.projections[block.name, int(layer)]
+        .value_lengths(torch.from_numpy(np.nan_to_num(layer_values))[None])[0]
+        .numpy()
+        for layer, layer_values in zip(block.data["layer"].values, values, strict=True)
+    ]
+    return replace(
+        block, data=block.data.assign(lengths=(("layer", "head", "key"), np.stack(lengths)))
     )

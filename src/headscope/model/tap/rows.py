@@ -49,10 +49,8 @@ class PlainMask(NamedTuple):
 
 
 class MaskRecipe:
-    """Mask that is made for some rows at a time.
-
-    A recipe is not a tensor: code that uses it as one fails. The self-check then finds that the
-    family cannot be read by rows.
+    """Mask that is made for some rows at a time. It is not a tensor: code that uses it as one
+    fails, and the self-check then finds that the family cannot be read by rows.
     """
 
     def __init__(self, make: Callable[..., Tensor | None], arguments: dict[str, Any]) -> None:

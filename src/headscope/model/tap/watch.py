@@ -40,10 +40,8 @@ STEPS = SOFTMAX | PLAIN_PRODUCTS | ADDED_PRODUCTS | {SDPA, EINSUM, MANY_HEADS}
 
 @dataclass(slots=True)
 class Product:
-    """A batched matrix product: rows of `left` against columns of `right`.
-
-    `left` is `… row inner` and `right` is `… inner column`, as in `torch.matmul`. An einsum in
-    another layout is permuted, without copying.
+    """A batched matrix product of `left` (`… row inner`) and `right` (`… inner column`), as in
+    `torch.matmul`. An einsum in another layout is permuted, without copying.
     """
 
     left: Tensor
@@ -108,18 +106,12 @@ class Hooks:
 
 
 class Watch(TorchFunctionMode):
-    """Follow the attention computations of one call of a module.
+    """Follow the attention computations of one call of a module: `steps` has a record for each.
 
-    Args:
-        hooks: called at every step; may replace tensors.
-        keeps_scores: keep the argument of the softmax (memory of one layer).
-        replace_at: where replaced weights enter. `"product"`: as the left operand of the
-            product with the values, for code that drops columns after the softmax
-            (attention sinks). `"softmax"`: as the result of the softmax, for code whose
-            later steps are unknown.
-
-    Attributes:
-        steps: one record per softmax or fused attention, in order.
+    `hooks` are called at every step, and may replace tensors. Replaced weights enter as the left
+    operand of the product with the values (`"product"`), for code that drops columns after the
+    softmax (attention sinks), or as the result of the softmax (`"softmax"`), for code whose later
+    steps are unknown. Scores take the memory of one layer.
     """
 
     def __init__(
@@ -233,10 +225,8 @@ class Watch(TorchFunctionMode):
 def watching(
     module: nn.Module, start: Callable[[], Watch | None], finish: Callable[[Watch], None]
 ) -> Iterator[None]:
-    """Run calls of a module, in every thread, under a `Watch`.
-
-    `start` creates the watch of a call, or None to skip the call. `finish` is called after the call
-    has returned, not after it raised.
+    """Run calls of a module, in every thread, under the watch that `start` makes; None skips a
+    call. `finish` is called after the call has returned, not after it raised.
     """
     running = threading.local()
 
@@ -268,10 +258,8 @@ def watching(
 @contextmanager
 @held
 def ending_watches() -> Iterator[None]:
-    """On leaving the block, end every watch that began in it and is still active.
-
-    torch calls hooks after an `Exception` but not after a `KeyboardInterrupt`, so an interrupted
-    call leaves its watch active. Until it is ended here, that watch changes nothing.
+    """On leaving the block, end every watch that began in it and is still active: torch calls hooks
+    after an `Exception` but not after a `KeyboardInterrupt`. Until then it changes nothing.
     """
     n_before = mode_stack_length()
     try:

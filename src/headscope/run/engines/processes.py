@@ -53,10 +53,8 @@ def warm_up(source: object, workers: int | None) -> None:
 
 
 def start_process(target: Callable[..., None], pipe: Connection, needs_main: bool) -> BaseProcess:
-    """Start a process that runs `target(pipe)`, forked from the server or else spawned.
-
-    Unless messages refer to the main module (`needs_main`), it is not imported, so that a script
-    does not need `if __name__ == "__main__":`.
+    """Start a process that runs `target(pipe)`, forked from the server or else spawned. The main
+    module is imported only if messages refer to it (`needs_main`): scripts need no guard.
     """
     with sigint_held():
         if _start_server() is not None:

@@ -47,10 +47,8 @@ def begins_documents(start: Sequence[str]) -> bool:
 
 
 def conll2012_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sentence]:
-    """Yield the sentences of a CoNLL-2012 file.
-
-    Documents have the names of the file; later parts of a document add their number. The first
-    component of a name (`nw`, `bc`) is the genre.
+    """Yield the sentences of a CoNLL-2012 file. Later parts of a document add their number to its
+    name, whose first component (`nw`, `bc`) is the genre.
     """
     document: str | None = None
     opens, problem = False, None

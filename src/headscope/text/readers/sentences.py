@@ -55,10 +55,8 @@ class Sentence:
 def assemble(
     sentences: Iterable[Sentence], name: str, unit: Unit, report: ReadLog
 ) -> Iterator[Document]:
-    """Yield the documents that the sentences of one file form.
-
-    Before the first document, each paragraph is a document, or each sentence without paragraphs.
-    Documents without an id are named after the file.
+    """Yield the documents that the sentences of one file form; without an id, named after the file.
+    Before the first document, each paragraph is one, or each sentence without paragraphs.
     """
     parent, parents, paragraphs, within = "", 0, 0, 0
     meta: dict[str, str] = {}
@@ -223,10 +221,8 @@ def _search(surfaces: Sequence[Surface], text: str, name: str, line: int) -> lis
 
 
 def spaced(words: Sequence[str]) -> list[Surface]:
-    """Space the words of a format without spaces as in English.
-
-    No space before closing punctuation and the clitics `'s`, `n't`, `'ll` …, none after opening
-    punctuation; straight quotes open and close in turn.
+    """Space the words of a format without spaces as in English: not before closing punctuation and
+    clitics (`'s`, `n't`), nor after opening punctuation; straight quotes open and close in turn.
     """
     surfaces: list[Surface] = []
     is_open = False
