@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,8 @@ from torch import Tensor
 
 import headscope as hs
 from headscope.attention import Attention
-from headscope.errors import HeadscopeError, InputError, TapUnsupported
+from headscope.errors import HeadscopeError, InputError, ModelError, TapUnsupported
+from headscope.live.graph import export
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.rows import PlainMask, mask_and_softmax
@@ -41,12 +43,19 @@ class Row:
     edit: str = ""
     generate: str = ""
     cache: str = ""
+    live: str = ""
+    """Difference of the exported graph, or the reason why there is none; empty if not tried."""
     detail: str = ""
     trials: list[str] = field(default_factory=list)
 
 
-def examine(family: str, architecture: str, checkout: Path | None = None) -> Row:
-    """Build a tiny model of a family and compare; from its own test, if there is a checkout."""
+def examine(
+    family: str, architecture: str, checkout: Path | None = None, *, live: bool = False
+) -> Row:
+    """Build a tiny model of a family and compare; from its own test, if there is a checkout.
+
+    `live` also exports it, which takes about ten times as long as all else.
+    """
     row = Row(family, architecture)
     try:
         small = tiny(family, architecture)
@@ -61,7 +70,7 @@ def examine(family: str, architecture: str, checkout: Path | None = None) -> Row
             return row
         row.detail = ""
     try:
-        examine_model(row, small)
+        examine_model(row, small, live=live)
     except TapUnsupported as error:
         row.verdict, row.detail = "refused", str(error).partition(": ")[2].rstrip(".")
     except Exception as error:  # whatever happens is the verdict
@@ -69,7 +78,7 @@ def examine(family: str, architecture: str, checkout: Path | None = None) -> Row
     return row
 
 
-def examine_model(row: Row, small: Tiny) -> None:
+def examine_model(row: Row, small: Tiny, *, live: bool = False) -> None:
     """Fill a row with what headscope makes of a model."""
     model = hs.load(small.module)
     try:
@@ -94,11 +103,27 @@ def examine_model(row: Row, small: Tiny) -> None:
     row.cache = _column(lambda: _cache(model, small))
     if "input_ids" in small.inputs and small.module.can_generate():
         row.generate = _column(lambda: _generate(model, small))
+    if live:
+        row.live = _live(model)
     if faults or "WRONG" in f"{row.scores}{row.rows}{row.edit}{row.cache}{row.generate}":
         row.verdict = "wrong"
     row.detail = "; ".join(faults) or row.detail
     if info.check.unread and not row.detail:
         row.detail = f"not read: softmaxes of {', '.join(info.check.unread)}"[:160]
+
+
+def _live(model: Model) -> str:
+    """The larger difference between the exported graph and the tap, or why it is refused."""
+    try:
+        return f"{max(export(model).error):.0e}"
+    except ModelError as error:
+        reason = re.search(
+            r"several blocks|reads \w+, not text|by the objective '\w+'|layers of \[.*?\] heads|"
+            r"returns no \w+|cannot be exported: ([^.]*(?:\.\w[^.]*)*)|"
+            r"differs from the model: [^;]*?\(output\)|does not run for \d+ tokens",
+            str(error),
+        )
+        return "no: " + ((reason[1] or reason[0]) if reason else _line(error))[:90]
 
 
 def _line(error: BaseException) -> str:

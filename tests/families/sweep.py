@@ -3,6 +3,7 @@ reference attention; the rows become docs/families.md.
 
     python -m tests.families.sweep                        # all; `make families`
     python -m tests.families.sweep --only bert,llama      # prints rows, writes nothing
+    python -m tests.families.sweep --live                 # exports them too: hours
     python -m tests.families.sweep --testers DIR          # a checkout of transformers: its tests
                                                           # build what we cannot
 
@@ -33,7 +34,12 @@ FORK = multiprocessing.get_context("fork")
 
 
 def sweep(
-    families: list[str], workers: int, checkout: Path | None = None, say: bool = True
+    families: list[str],
+    workers: int,
+    checkout: Path | None = None,
+    say: bool = True,
+    *,
+    live: bool = False,
 ) -> list[Row]:
     """The rows of these families, in order."""
     known = classes()
@@ -42,7 +48,7 @@ def sweep(
     rows: list[Row] = []
     while waiting or running:
         while waiting and len(running) < workers:
-            running.append(_started(*waiting.pop(0), checkout))
+            running.append(_started(*waiting.pop(0), checkout, live))
         multiprocessing.connection.wait([pipe for _, _, pipe, _ in running], timeout=1)
         for one in list(running):
             row, process, pipe, started = one
@@ -53,29 +59,29 @@ def sweep(
             rows.append(_finished(row, process, pipe, is_late=is_late))
             if say:
                 last = rows[-1]
-                print(
-                    f"{len(rows):4d} {last.family:36s} {last.verdict:12s} {last.detail[:90]}",
-                    flush=True,
-                )
+                said = last.live or last.detail[:90]
+                print(f"{len(rows):4d} {last.family:36s} {last.verdict:12s} {said}", flush=True)
     return sorted(rows, key=lambda row: row.family)
 
 
 def _started(
-    family: str, architecture: str, checkout: Path | None
+    family: str, architecture: str, checkout: Path | None, live: bool
 ) -> tuple[Row, multiprocessing.process.BaseProcess, Connection, float]:
     here, there = FORK.Pipe()
-    process = FORK.Process(target=_examine, args=(family, architecture, checkout, there))
+    process = FORK.Process(target=_examine, args=(family, architecture, checkout, live, there))
     process.start()
     there.close()
     return Row(family, architecture), process, here, time.monotonic()
 
 
-def _examine(family: str, architecture: str, checkout: Path | None, pipe: Connection) -> None:
+def _examine(
+    family: str, architecture: str, checkout: Path | None, live: bool, pipe: Connection
+) -> None:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     warnings.simplefilter("ignore")
-    pipe.send(asdict(examine(family, architecture, checkout)))
+    pipe.send(asdict(examine(family, architecture, checkout, live=live)))
 
 
 def _finished(
@@ -102,10 +108,11 @@ def main() -> None:
     parser.add_argument("--only", help="families, comma-separated; the page is not written")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--testers", type=Path, help="a checkout of transformers with its tests")
+    parser.add_argument("--live", action="store_true", help="export each model as a live page does")
     parser.add_argument("--json", type=Path, help="write the rows there, and no page")
     options = parser.parse_args()
     families = options.only.split(",") if options.only else list(classes())
-    rows = sweep(families, options.workers, options.testers)
+    rows = sweep(families, options.workers, options.testers, live=options.live)
     print(dict(Counter(row.verdict for row in rows)))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))

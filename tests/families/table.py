@@ -41,12 +41,15 @@ first use: `headscope models NAME` prints the result.
   are all models with images or sound. `not tried`: no tiny model from the configuration alone.
 - **steps**: attention while generating with a cache equals that of one pass over the whole text
   (`same`); or *the model's own steps differ*, in transformers too, and the tap reads the steps.
+- **live**: the exported graph of a [live page](guide/live.md) against the tap, at three lengths,
+  without one head of each layer too: the largest difference, of attention or relative to the
+  largest output; or `no` and the reason. Empty: not tried (`--live`), as most are.
 - In every family listed, an edit of the last layer acted and was undone. If the model's main output
   did not change (a gate that starts at zero, an encoder whose text it does not use), the output of
   the attention module did.
 
-| family | class | verdict | route | blocks | vectors | scores | rows | steps | remarks |
-|---|---|---|---|---|---|---|---|---|---|
+| family | class | verdict | route | blocks | vectors | scores | rows | steps | live | remarks |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 REFUSED = """
 ## Refused
@@ -100,6 +103,7 @@ def line(row: Row) -> str:
         row.scores,
         row.rows,
         row.generate,
+        row.live,
         "; ".join(filter(None, [_remark(row), row.detail])),
     ]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
