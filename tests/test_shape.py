@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 CEILINGS = {
-    "modules": 215,
-    "modules of the frame": 149,
-    "lines": 50_000,
+    "modules": 212,
+    "modules of the frame": 146,
+    "lines": 49_950,
     "largest": 700,
     "one importer": 41,
     "splinters": 16,

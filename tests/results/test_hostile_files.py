@@ -14,8 +14,8 @@ import xarray as xr
 import headscope as hs
 from headscope.errors import FileFormatError, HeadscopeError
 from headscope.results import hdf5
+from headscope.results.files import decode_groups, save_groups
 from headscope.results.hdf5 import MIN_CHECKED_EXPANSION, check_library
-from headscope.results.netcdf import decode_groups, save_groups
 from tests.results.sealing import seal_as_stranger
 
 

@@ -13,8 +13,8 @@ import xarray as xr
 
 import headscope as hs
 from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.results.files import decode_groups
 from headscope.results.hdf5 import read_groups
-from headscope.results.netcdf import decode_groups
 from headscope.results.result import Result
 from headscope.run.analyze import analyze
 from tests.results.sealing import seal_as_stranger

@@ -20,7 +20,7 @@ from headscope import atomic
 from headscope.atomic import SEAL_SIZE, DamagedFile, UnsealedFile
 from headscope.errors import FileFormatError
 from headscope.results import files, hdf5
-from headscope.results.netcdf import decode_groups
+from headscope.results.files import decode_groups
 from headscope.run.measure import measure
 from tests.results.sealing import seal_as_stranger, sealed_by_a_stranger, unsealed
 
