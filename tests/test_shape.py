@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 CEILINGS = {
-    "modules": 212,
-    "modules of the frame": 146,
+    "modules": 215,
+    "modules of the frame": 149,
     "lines": 49_950,
     "largest": 700,
     "one importer": 41,
