@@ -27,20 +27,11 @@ if TYPE_CHECKING:
 
 N_SHOWN = 20
 """Wires of a figure, a page or a printed table."""
-COLUMNS = (
-    "source",
-    "reader",
-    "share",
-    "low",
-    "high",
-    "stability",
-    "p",
-    "estimate",
-    "at",
-    "by_head",
-)
+FORMS = {"share": "+.3f", "low": "+.3f", "high": "+.3f", "stability": ".2f", "p": ".2g",
+         "estimate": "+.3f"}  # fmt: skip
+COLUMNS = ("source", "reader", *FORMS, "at", "by_head")
 LEFT = ("reader", "at", "by_head")
-NUMBERS = ("share", "low", "high", "stability", "p", "estimate", "screened", "part")
+NUMBERS = (*FORMS, "screened", "part")
 
 
 @dataclass(frozen=True)
@@ -164,13 +155,8 @@ class Wires:
     def _cells(self, wire: Wire) -> list[str]:
         at = "" if wire.at < 0 else f"{self.tokens(0)[wire.at].strip()} ({wire.part:.0%})"
         split = " ".join(f"{name} {value:+.2f}" for name, value in wire.by_head.items())
-        numbers = [
-            "" if math.isnan(x) else f"{x:{form}}"
-            for x, form in (
-                (wire.share, "+.3f"), (wire.low, "+.3f"), (wire.high, "+.3f"),
-                (wire.stability, ".2f"), (wire.p, ".2g"), (wire.estimate, "+.3f"),
-            )
-        ]  # fmt: skip
+        values = [(getattr(wire, name), form) for name, form in FORMS.items()]
+        numbers = ["" if math.isnan(x) else f"{x:{form}}" for x, form in values]
         return [wire.source, wire.reader, *numbers, at, split]
 
     def tokens(self, side: int) -> list[str]:
@@ -330,26 +316,13 @@ class Wires:
         scale = np.abs(data["gap"].values).sum() / self.n_pairs  # mean effect of a share of 1
         scores = self.scores() * scale
         members = data["screen"].values.sum(0, dtype=np.float64) / self.n_pairs
-        exact = {
-            (int(s), int(r)): np.atleast_1d(shares) * scale
-            for s, r, shares in zip(
-                data["wire_source"].values,
-                data["wire_reader"].values,
-                data["share_by_head"].values,
-                strict=True,
-            )
-        }
+        places = (data[name].values.tolist() for name in ("wire_source", "wire_reader"))
+        by_head = data["share_by_head"].values * scale
+        exact = dict(zip(zip(*places, strict=True), by_head, strict=True))
         kinds, layers = data["reader_kind"].values, data["reader_layer"].values
         heads = [json.loads(str(text)) for text in data["reader_heads"].values]
-        sources = [
-            _mib_node(*row)
-            for row in zip(
-                data["source_kind"].values,
-                data["source_layer"].values.tolist(),
-                data["source_head"].values.tolist(),
-                strict=True,
-            )
-        ]
+        parts = (data[f"source_{name}"].values.tolist() for name in ("kind", "layer", "head"))
+        sources = [_mib_node(*row) for row in zip(*parts, strict=True)]
         edges = {}
         for s, r in np.argwhere(exists):
             kind = str(kinds[r])
