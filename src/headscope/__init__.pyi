@@ -1,9 +1,9 @@
 from headscope import errors as errors
 from headscope.causal.effects import effects as effects
+from headscope.causal.effects import prune_heads as prune_heads
 from headscope.causal.explain_score import explain_score as explain_score
 from headscope.causal.importance import check_importance as check_importance
 from headscope.causal.importance import importance as importance
-from headscope.causal.loss_effects import prune_heads as prune_heads
 from headscope.causal.patch import patch as patch
 from headscope.causal.places import composition as composition
 from headscope.causal.places import lens as lens

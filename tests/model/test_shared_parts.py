@@ -12,7 +12,7 @@ from torch import Tensor
 import headscope as hs
 from headscope.errors import InputError
 from headscope.model.model import Model
-from headscope.model.tap.tap import Tap
+from headscope.model.tap.dispatch import Tap
 from tests.families.reference import tapped
 from tests.model.sharing import N_ROUNDS, family, in_threads, inputs_of, is_silent, state_of
 

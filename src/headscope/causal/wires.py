@@ -150,7 +150,7 @@ def wires(
             advance(1)
     sizes = pool(np.abs(gaps), numbers)
     effects = _arranged(runs, chosen, np.stack(exact_effects), screen.shape[-1])
-    measured = _Measured(candidates, integrated, screen, chosen, effects, gaps, numbers)
+    measured = _MeasuredWires(candidates, integrated, screen, chosen, effects, gaps, numbers)
     table = measured.shares()
     table |= {"stability": measured.stability(seed), "p": measured.held_out_p()}
     for name, values in (("estimate", integrated), ("screened", screen.sum(-1))):
@@ -318,7 +318,7 @@ def _closed(effects: np.ndarray, gaps: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
+class _MeasuredWires:
     """Estimates of all wires by template, and exact effects of the chosen ones by pair."""
 
     candidates: np.ndarray

@@ -23,11 +23,10 @@ from headscope.model.identity import has_own_code
 from headscope.model.private_api import SUPPORTS_SDPA
 from headscope.model.tap.check import Check, wire
 from headscope.model.tap.check_cache import check_key, environment, load_check, store_check
-from headscope.model.tap.dispatch import AllRead, Attachment, attached_to
+from headscope.model.tap.dispatch import AllRead, Attachment, Tap, attached_to
 from headscope.model.tap.forward_pass import media_of, uncached
 from headscope.model.tap.interface import locked_modules, modules_of
 from headscope.model.tap.sites import Wiring
-from headscope.model.tap.tap import Tap
 
 Checks = tuple[str, frozenset[str] | None, list[tuple[Wiring, Check]]]
 """Environment of the self-checks, media of the model's own check, and all checks."""

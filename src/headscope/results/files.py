@@ -4,6 +4,10 @@
 Everything else is in groups: `/blocks/decoder`, `/groups/self`, `/documents`, `/parameters`. States
 are in `/states/self`: arrays of one type end to end in one variable, indexed by `contents`.
 Hundreds of small variables would take seconds to write and to read.
+
+xarray encodes and decodes; h5py writes and reads (`results.hdf5`), because xarray with h5netcdf
+looks up every variable about fifty times. Files are netCDF-4 as specified for HDF5: every axis is a
+dimension scale.
 """
 
 from __future__ import annotations

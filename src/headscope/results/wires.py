@@ -336,26 +336,13 @@ class Wires:
         scale = np.abs(data["gap"].values).sum() / self.n_pairs  # mean effect of a share of 1
         scores = self.scores() * scale
         members = data["screen"].values.sum(0, dtype=np.float64) / self.n_pairs
-        exact = {
-            (int(s), int(r)): np.atleast_1d(shares) * scale
-            for s, r, shares in zip(
-                data["wire_source"].values,
-                data["wire_reader"].values,
-                data["share_by_head"].values,
-                strict=True,
-            )
-        }
+        places = (data[name].values.tolist() for name in ("wire_source", "wire_reader"))
+        by_head = data["share_by_head"].values * scale
+        exact = dict(zip(zip(*places, strict=True), by_head, strict=True))
         kinds, layers = data["reader_kind"].values, data["reader_layer"].values
         heads = [json.loads(str(text)) for text in data["reader_heads"].values]
-        sources = [
-            _mib_node(*row)
-            for row in zip(
-                data["source_kind"].values,
-                data["source_layer"].values.tolist(),
-                data["source_head"].values.tolist(),
-                strict=True,
-            )
-        ]
+        parts = (data[f"source_{name}"].values.tolist() for name in ("kind", "layer", "head"))
+        sources = [_mib_node(*row) for row in zip(*parts, strict=True)]
         edges = {}
         for s, r in np.argwhere(exists):
             kind = str(kinds[r])

@@ -26,7 +26,7 @@ from headscope.errors import TapUnsupported
 from headscope.model.edits import Ablate
 from headscope.model.private_api import OFFLOADING_HOOK, SUPPORTS_SDPA
 from headscope.model.tap import interface
-from headscope.model.tap.dispatch import AllRead, Attachment, suspended
+from headscope.model.tap.dispatch import AllRead, Attachment, Tap, suspended
 from headscope.model.tap.example import examples, lengthened
 from headscope.model.tap.forward_pass import media_of, uncached
 from headscope.model.tap.interrupts import held, interrupts_held
@@ -55,7 +55,6 @@ from headscope.model.tap.reference import (
 )
 from headscope.model.tap.rows import EagerCall, PlainMask, is_plain_softmax, mask_and_softmax
 from headscope.model.tap.sites import Route, Site, Stops, Wiring
-from headscope.model.tap.tap import Tap
 
 
 def reason_of(maps: Maps, again: Maps, recordings: Sequence[Recording], n_rows: int) -> str:

@@ -1,7 +1,10 @@
-"""Dispatch each attention call once, with the edits and readers of all models that share a module.
+"""Read and edit every attention weight of a model while it runs.
 
-All edits run first, in the order of attachment, then all readers. Each sees the call under the
-block and layer of its own model.
+While attached, the family's own eager attention runs, with its masks, biases, caps and sinks.
+`check.wire` finds and proves the route for each model once (see `sites.Route`). Each call is
+dispatched once, with the edits and readers of all models that share a module: all edits run first,
+in the order of attachment, then all readers, under the block and layer of their own model. One
+thread at a time holds the modules, and the last attachment to end restores them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -21,19 +24,26 @@ from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit, Vectors
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
-from headscope.model.tap.interface import EagerFunction, intercepted
-from headscope.model.tap.interrupts import deliver, held
+from headscope.model.tap.interface import (
+    EagerFunction,
+    eager_attention,
+    intercepted,
+    locked_modules,
+    modules_of,
+)
+from headscope.model.tap.interrupts import deliver, held, interrupts_held
 from headscope.model.tap.rows import (
     EagerCall,
     GradientRows,
     MaskRecipe,
     PlainMask,
+    mask_recipes,
     run_plain,
     run_rows,
     run_unread,
 )
 from headscope.model.tap.sites import Route, Site
-from headscope.model.tap.watch import Hooks, Watch, unfold, watching
+from headscope.model.tap.watch import Hooks, Watch, ending_watches, unfold, watching
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -503,3 +513,45 @@ def _read(
             is_over |= bound_sites.count_read(site, attachment.layers)
     if is_over:
         raise AllRead
+
+
+class Tap(BoundSites):
+    """Attachment point of one model."""
+
+    @contextmanager
+    @held
+    def attached(self, attachment: Attachment, *, all_threads: bool = False) -> Iterator[None]:
+        """Attach to calls of this thread; wait while another thread holds any of the modules. With
+        `all_threads`, attach to calls of all threads, without locks.
+        """
+        thread = None if all_threads else threading.current_thread()
+        with interrupts_held(), ExitStack() as stack:
+            if thread is not None:
+                stack.enter_context(locked_modules(modules_of(self.root)))
+            stack.enter_context(eager_attention(self.root))
+            stack.enter_context(self.followed())
+            stack.enter_context(ending_watches())
+            if attachment.rows is not None or attachment.layers is not None:
+                stack.enter_context(mask_recipes())
+            attached = Attached(self, attachment, thread)
+            stack.enter_context(connected(self.modules.values(), attached))
+            yield
+
+    def edits(self) -> tuple[Edit, ...]:
+        """Return the edits in effect for this thread, outermost first. Edits made through another
+        model over these modules are renamed to this model's layers and blocks.
+        """
+        edits: list[Edit] = []
+        for attached in attached_to(self.modules.values()):
+            other = attached.bound_sites
+            for edit in attached.attachment.edits:
+                if other.root is not self.root:
+                    theirs = other.wiring.find(edit.block, edit.layer, edit.head)
+                    ours = self.site_like(theirs, other)
+                    if ours is None:
+                        continue
+                    is_same = edit.touches(ours, self.wiring.main_block())
+                    if not is_same:
+                        edit = replace(edit, layer=ours.layer, block=ours.block)
+                edits.append(edit)
+        return tuple(edits)
