@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 CEILINGS = {
-    "modules": 215,
-    "modules of the frame": 149,
-    "lines": 49_950,
+    "modules": 213,
+    "modules of the frame": 148,
+    "lines": 51_850,
     "largest": 700,
     "one importer": 41,
     "splinters": 16,
@@ -26,8 +26,8 @@ CEILINGS = {
     "TOLERANCE owners": 0,
     "openers": 0,
     "banned words": 6,
-    "web files": 82,
-    "web lines": 14_400,
+    "web files": 91,
+    "web lines": 17_250,
 }
 """Highest count that passes. `python -m pytest tests/test_shape.py` names what exceeds it. The
 frame is all but commands, readers, metrics and formats, which may be added."""
