@@ -18,7 +18,7 @@ import pytest
 CEILINGS = {
     "modules": 213,
     "modules of the frame": 148,
-    "lines": 51_850,
+    "lines": 51_900,
     "largest": 700,
     "one importer": 41,
     "splinters": 16,

@@ -308,10 +308,10 @@ def _longest(model: Model, max_tokens: int) -> int:
 
 
 def _memory(model: Model, n_bytes: int, n_tokens: int) -> int:
-    """Estimate what the tab needs: the file twice, weights as float32, maps of a small batch."""
+    """Estimate what the tab needs: copies of the file, weights as float32, maps of a batch."""
     info = model.info
     maps = 4 * info.n_layers * info.n_heads * n_tokens**2
-    return 2 * n_bytes + 4 * info.n_parameters + 6 * maps + (64 << 20)
+    return 4 * n_bytes + 4 * info.n_parameters + 6 * maps + (192 << 20)
 
 
 def runtime() -> bytes:
