@@ -289,7 +289,7 @@ def prepare(
         raise InputError(
             f"The input has {ids.shape[1]} tokens; {model.name} takes {limit}. Shorten the text."
         )
-    seen = _seen_images(inputs.get("pixel_values"), image_processor(processor))
+    seen = _seen_images(inputs, image_processor(processor))
     return inputs, Media(seen, sound, rate)
 
 
@@ -343,8 +343,17 @@ def _from_template(model: Model, processor: Processor, messages: Messages, n_ima
     return written_chat(processor, chat, takes_parts=True)
 
 
-def _seen_images(pixels: Tensor | None, processor: Any) -> tuple[np.ndarray, ...]:
+def _seen_images(inputs: Mapping[str, Tensor], processor: Any) -> tuple[np.ndarray, ...]:
     """Undo the normalization of pixels (`… color row column`); return the images as bytes."""
+    pixels, grid = inputs.get("pixel_values"), inputs.get("image_grid_thw")
+    if pixels is not None and pixels.ndim == 2 and grid is not None:
+        images = [_unfolded(part, grid[i], processor) for i, part in
+                  enumerate(pixels.split(grid.prod(-1).tolist()))]  # fmt: skip
+        return tuple(
+            image
+            for part in images
+            for image in _seen_images({"pixel_values": part[None]}, processor)
+        )
     if pixels is None or pixels.ndim < 4 or pixels.shape[-3] != 3:
         return ()
     values = pixels.detach().float().cpu().reshape(-1, *pixels.shape[-3:]).numpy()
@@ -356,3 +365,16 @@ def _seen_images(pixels: Tensor | None, processor: Any) -> tuple[np.ndarray, ...
         values = values / float(processor.rescale_factor)
     images = np.clip(np.rint(values), 0, 255).astype(np.uint8)
     return tuple(np.ascontiguousarray(image.transpose(1, 2, 0)) for image in images)
+
+
+def _unfolded(patches: Tensor, grid: Tensor, processor: Any) -> Tensor:
+    """Return the image (`color row column`) of patches in a line, as Qwen-VL's processor cuts it.
+
+    Patches that are merged into one token follow one another.
+    """
+    _, rows, columns = (int(n) for n in grid)
+    merge, side = int(processor.merge_size), int(processor.patch_size)
+    first = patches[: rows * columns].reshape(
+        rows // merge, columns // merge, merge, merge, 3, -1, side, side
+    )[:, :, :, :, :, 0]
+    return first.permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * side, columns * side)

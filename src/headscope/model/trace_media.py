@@ -292,8 +292,11 @@ def _image_stacks(
     media: Media,
 ) -> dict[str, Tokens]:
     tower = _tower(trace, "vision", stacks)
-    if "pixel_values" not in inputs or not media.images or tower is None:
+    if "pixel_values" not in inputs or not media.images:
         return {}
+    if tower is None:
+        counted = _grid_patches(model, inputs) if "self" in stacks else None
+        return {} if counted is None else {"self": _with_patches(stacks["self"], counted)}
     patches = find_patches(model, inputs, tower, tower)
     if patches is None or not any(patches):
         return {}
@@ -306,6 +309,30 @@ def _image_stacks(
         if inside is not None and any(inside):
             named["self"] = _with_patches(stacks["self"], inside)
     return named
+
+
+def _grid_patches(model: Model, inputs: Mapping[str, Tensor]) -> list[Patch | None] | None:
+    """Return the rectangles of image tokens by the grid that the processor states (Qwen-VL).
+
+    Its tower attends in windows, which the tap does not read. Tokens go row by row. None if their
+    number is not that of the grid.
+    """
+    config, grid = model.module.config, inputs.get("image_grid_thw")
+    merge = getattr(getattr(config, "vision_config", None), "spatial_merge_size", None)
+    token = getattr(config, "image_token_id", None)
+    if grid is None or merge is None or token is None:
+        return None
+    listed = [
+        Patch(r, c, r / rows, c / columns, (r + 1) / rows, (c + 1) / columns, image)
+        for image, (_, h, w) in enumerate(grid.tolist())
+        for rows, columns in [(h // merge, w // merge)]
+        for r, c in itertools.product(range(rows), range(columns))
+    ]
+    is_image = (inputs["input_ids"][0] == token).tolist()
+    if sum(is_image) != len(listed):
+        return None
+    patches = iter(listed)
+    return [next(patches) if flag else None for flag in is_image]
 
 
 def _with_patches(tokens: Tokens, patches: Sequence[Patch | None]) -> Tokens:

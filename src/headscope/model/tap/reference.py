@@ -116,8 +116,12 @@ def read_tower_reference(
 
 
 def tower_block(name: str, tower: PreTrainedModel) -> BlockName | None:
-    """Return the block of a sub-model by its main input, else by its name."""
-    for words in (tower.main_input_name, name.rpartition(".")[2], type(tower).__name__.lower()):
+    """Return the block of a sub-model by its main input, else by its name.
+
+    `input_ids` is also the main input of towers that do not state one (Idefics): names come first.
+    """
+    own, names = tower.main_input_name, (name.rpartition(".")[2], type(tower).__name__.lower())
+    for words in (*names, own) if own == "input_ids" else (own, *names):
         for pattern, block in TOWERS:
             if re.search(pattern, words):
                 return block
