@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import transformers as tf
+import transformers
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics2.image_processing_pil_idefics2 import Idefics2ImageProcessorPil
@@ -27,6 +27,7 @@ import headscope as hs
 from tests.conftest import byte_tokenizer
 from tests.model.media_zoo import PATCH, SIDE, SMALL, VISION, llava
 
+tf: Any = transformers  # its signatures lack options that configurations take
 TEXT = {**SMALL, "vocab_size": 340, "num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": 1}
 SQUARE = {"height": SIDE, "width": SIDE}
 GRID = [[SIDE, 2 * SIDE], [2 * SIDE, SIDE]]
@@ -74,7 +75,7 @@ def qwen(version: str) -> hs.Model:
         temporal_patch_size=2,
         size={"shortest_edge": SIDE**2, "longest_edge": SIDE**2},
     )
-    vision = {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48,
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48,
               "patch_size": PATCH, "spatial_merge_size": 2, "temporal_patch_size": 2,
               "out_hidden_size": 32}  # fmt: skip
     if version == "2.5":
@@ -140,7 +141,7 @@ def internvl() -> hs.Model:
 
 
 def paligemma() -> hs.Model:
-    images = SiglipImageProcessorPil(size=SQUARE)
+    images: Any = SiglipImageProcessorPil(size=SQUARE)
     images.image_seq_length = 16
     tokenizer = tokenizer_with()
     tokenizer.bos_token = "<end>"
