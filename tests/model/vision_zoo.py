@@ -75,9 +75,11 @@ def qwen(version: str) -> hs.Model:
         temporal_patch_size=2,
         size={"shortest_edge": SIDE**2, "longest_edge": SIDE**2},
     )
-    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48,
-              "patch_size": PATCH, "spatial_merge_size": 2, "temporal_patch_size": 2,
-              "out_hidden_size": 32}  # fmt: skip
+    vision: dict[str, Any] = {
+        "depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48,
+        "patch_size": PATCH, "spatial_merge_size": 2, "temporal_patch_size": 2,
+        "out_hidden_size": 32,
+    }  # fmt: skip
     if version == "2.5":
         vision |= {"window_size": 16, "fullatt_block_indexes": [1]}
         config: Any = tf.Qwen2_5_VLConfig(text_config=text, vision_config=vision, **ids)
