@@ -17,7 +17,7 @@ import torch
 
 import headscope as hs
 from headscope.app.cli.main import main
-from headscope.errors import InputError, IntegrityError, ModelError, UnknownName, WriteError
+from headscope.errors import InputError, IntegrityError, UnknownName, WriteError
 from headscope.live import site
 from headscope.live.graph import Graph, compare, session
 from headscope.live.storage import pack

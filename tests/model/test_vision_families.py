@@ -27,6 +27,7 @@ PATCHES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation")  # of PaliGemma's processor
 @pytest.mark.parametrize("name", PATCHES)
 def test_a_word_reads_patches(name: str) -> None:
     model = vision_zoo.load(name)

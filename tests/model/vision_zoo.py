@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import transformers
+import transformers as tf
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics2.image_processing_pil_idefics2 import Idefics2ImageProcessorPil
@@ -27,8 +27,8 @@ import headscope as hs
 from tests.conftest import byte_tokenizer
 from tests.model.media_zoo import PATCH, SIDE, SMALL, VISION, llava
 
-tf: Any = transformers  # its signatures lack options that configurations take
 TEXT = {**SMALL, "vocab_size": 340, "num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": 1}
+SIGLIP: dict[str, Any] = {**VISION, "vision_use_head": False}
 SQUARE = {"height": SIDE, "width": SIDE}
 GRID = [[SIDE, 2 * SIDE], [2 * SIDE, SIDE]]
 
@@ -76,10 +76,9 @@ def qwen(version: str) -> hs.Model:
         size={"shortest_edge": SIDE**2, "longest_edge": SIDE**2},
     )
     vision: dict[str, Any] = {
-        "depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48,
-        "patch_size": PATCH, "spatial_merge_size": 2, "temporal_patch_size": 2,
-        "out_hidden_size": 32,
-    }  # fmt: skip
+              "depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48,
+              "patch_size": PATCH, "spatial_merge_size": 2, "temporal_patch_size": 2,
+              "out_hidden_size": 32}  # fmt: skip
     if version == "2.5":
         vision |= {"window_size": 16, "fullatt_block_indexes": [1]}
         config: Any = tf.Qwen2_5_VLConfig(text_config=text, vision_config=vision, **ids)
@@ -150,7 +149,7 @@ def paligemma() -> hs.Model:
     processor = tf.PaliGemmaProcessor(images, tokenizer)
     text = tf.GemmaConfig(**{**TEXT, "vocab_size": len(tokenizer), "head_dim": 8})
     config = tf.PaliGemmaConfig(
-        vision_config=tf.SiglipVisionConfig(**VISION, vision_use_head=False), text_config=text,
+        vision_config=tf.SiglipVisionConfig(**SIGLIP), text_config=text,
         image_token_index=processor.image_token_id, projection_dim=32,
     )  # fmt: skip
     return hs.load(tf.PaliGemmaForConditionalGeneration(config), processor=processor)
@@ -162,7 +161,7 @@ def gemma3() -> hs.Model:
     )
     text = tf.Gemma3TextConfig(**TEXT, head_dim=8, sliding_window=16, query_pre_attn_scalar=8)
     config = tf.Gemma3Config(
-        text_config=text, vision_config=tf.SiglipVisionConfig(**VISION, vision_use_head=False),
+        text_config=text, vision_config=tf.SiglipVisionConfig(**SIGLIP),
         mm_tokens_per_image=4, boi_token_index=tokenizer.boi_token_id,
         eoi_token_index=tokenizer.eoi_token_id, image_token_index=tokenizer.image_token_id,
     )  # fmt: skip
