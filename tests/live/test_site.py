@@ -193,7 +193,7 @@ def test_the_command_writes_a_folder(
     save: Save, tmp_path: Path, tiny_bert: Model, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("headscope.app.cli.publish.load_model", lambda *_: tiny_bert)
+    monkeypatch.setattr("headscope.app.cli.pages.load_model", lambda *_: tiny_bert)
     main(["publish", TEXT, "--model", "any", "-o", str(tmp_path / "site"), "--json"])
     said = json.loads(capsys.readouterr().out)
     assert said["page"] == str(tmp_path / "site/index.html")
