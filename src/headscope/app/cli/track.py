@@ -39,7 +39,6 @@ def track(
     import headscope as hs
     from headscope.errors import InputError
     from headscope.figures.layer_charts import SCORES
-    from headscope.heads.track import STEPS, TRACES
     from headscope.results.steps import with_previous
 
     if len(sources) < 2:
@@ -69,7 +68,7 @@ def track(
         lines.append(f"{kind}: {result!r}")
         lines += [str(table) for table in rises.values() if table.rows]
     if text is not None:
-        files = (out / TRACES / STEPS).glob("*.nc")
+        files = out.glob("traces/steps/*.nc")
         traces = {int(f.stem): t for f in files if isinstance(t := hs.open(f), hs.Trace)}
         page = Path(out) / "page.html"
         hs.save_page(traces, page)
