@@ -108,7 +108,7 @@ def test_tables_of_findings_are_what_the_study_stored(page: Path) -> None:
 
 
 def test_the_table_shows_what_failed() -> None:
-    shown = reproduced.table(JUDGED, "misses")
+    shown, everything = (reproduced.table(JUDGED, which) for which in ("misses", "all"))
     texts = {
         judgement["text"]
         for models in JUDGED.values()
@@ -117,4 +117,7 @@ def test_the_table_shows_what_failed() -> None:
         if judgement["verdict"] in ("open", "fails")
     }
     assert len(texts) > 5
-    assert all(text in shown for text in texts)
+    assert all(text in everything for text in texts)
+    rows = shown.splitlines()[3:]
+    assert len(rows) == reproduced.MISSES
+    assert all("✗ fails" in row or "~ open" in row for row in rows)
