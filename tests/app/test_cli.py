@@ -153,11 +153,11 @@ def test_demo_ends_on_one_page(
     said = demo.demo(folder, workers=1, quiet=True).splitlines()
     assert len(said) == 3
     assert said[0].startswith(f"Open {folder / 'index.html'} in a browser")
-    for page in ("report.html", "minilm.html", "smollm2.html"):
+    for page in ("report.html", "minilm.html", "smollm2.html", "live/index.html"):
         assert (folder / page).stat().st_size > 100_000
     index = (folder / "index.html").read_text(encoding="utf-8")
     linked = re.findall(r'(?:href|src)="([^"]+)"', index)
-    assert set(linked) == {"report.html", "minilm.html", "smollm2.html"}
+    assert set(linked) == {"report.html", "minilm.html", "smollm2.html", "live/index.html"}
     models = {hs.open(file).model for file in folder.glob("*/*/result.nc")}
     assert len(models) == 2
     before = (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns
