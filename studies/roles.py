@@ -4,9 +4,11 @@
     python -m studies.roles --page     # write the tables of docs/heads.md from the file
 
 A role is named on one text (`Trace.roles`). `headscope.detect_heads` tests the same head on random
-tokens repeated once. A named head is an *accident* if it fails there: its score is below 0.25, half
-of what a role needs. *Found* counts the heads with a score of at least 0.5 that are named, of those
-in texts with enough queries. Random weights are the control, as sharp as trained ones.
+tokens repeated once; duplicate-token heads also on twelve random words repeated in another order,
+and the higher score counts. A named head is an *accident* if it fails there: its score is below
+0.25, half of what a role needs. *Found* counts the heads with a score of at least 0.5 that are
+named, of those in texts with enough queries. Random weights are the control, as sharp as trained
+ones.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import torch
 import headscope as hs
 from headscope.heads.roles import NAMES, role_shares
 from headscope.model.load import randomized
+from headscope.model.model import Model
 from headscope.results.trace import Trace
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -162,6 +165,38 @@ TEXTS: dict[str, tuple[str, ...]] = {
         "buy milk; sell milk; buy corn; sell corn; buy wool; sell wool; buy salt; sell salt; "
         "buy milk",
     ),
+    "new lists, held out": (
+        "Tea: hot. Milk: cold. Soup: hot. Juice: cold. Broth: hot. Water: cold. Cocoa: hot. "
+        "Beer: cold.",
+        "rose, tulip, lily, rose, daisy, lily, poppy, rose, aster, tulip, iris, lily, rose",
+        "- feed the cat\n- walk the dog\n- feed the birds\n- brush the dog\n- feed the "
+        "fish\n- brush the cat",
+        "Anna: red team. Ben: blue team. Carl: red team. Dora: green team. Emil: blue team. "
+        "Fay: red team.",
+        "Chapter 1: the farm. Chapter 2: the road. Chapter 3: the town. Chapter 4: the farm. "
+        "Chapter 5: the sea.",
+        "two eggs, one onion, two carrots, three cloves, one lemon, two limes, three figs, one egg",
+        "Oslo to Rome, Rome to Paris, Paris to Oslo, Oslo to Bern, Bern to Rome, Rome to Oslo",
+        "copper, zinc, iron, copper, tin, lead, zinc, gold, iron, nickel, copper, silver, "
+        "tin, zinc",
+        "Width: 20 cm. Height: 30 cm. Depth: 10 cm. Width: 25 cm. Height: 35 cm. Depth: 12 cm.",
+        "violin, cello, flute, violin, oboe, horn, cello, harp, flute, violin, drum, oboe, cello",
+        "Open the door. Close the window. Open the box. Lock the door. Close the box. Lock "
+        "the window.",
+        "March: rain 40, sun 12. April: rain 35, sun 18. May: rain 20, sun 25. June: rain "
+        "15, sun 30.",
+        "Kim won, Lee lost, Max won, Pia won, Lee won, Kim lost, Max lost, Pia lost, Lee lost",
+        "small shirt, large shirt, small coat, large hat, small hat, large coat, small "
+        "scarf, large scarf",
+        "apples 3, pears 5, plums 2, apples 4, figs 7, pears 1, plums 6, apples 2, figs 3",
+        "Mars is a planet; Ceres is a dwarf; Titan is a moon; Venus is a planet; Europa is a "
+        "moon; Eris is a dwarf.",
+        "go left, go straight, turn right, go left, turn left, go straight, turn right, go right",
+        "Bus 4: late. Bus 7: on time. Tram 4: late. Tram 9: on time. Bus 9: late. Tram 7: late.",
+        "To: Ann. From: Bob. To: Cid. From: Ann. To: Bob. From: Cid. To: Dan. From: Ann.",
+        "piano and violin, flute and drum, piano and flute, drum and violin, harp and piano, "
+        "violin and harp",
+    ),
     "code": (
         "def mean(values):\n    total = 0\n    for value in values:\n        total += value\n"
         "    return total / len(values)\n\ndef variance(values):\n    center = mean(values)\n"
@@ -228,10 +263,20 @@ def sharpened(trace: Trace, power: float) -> Trace:
     return replace(trace, blocks={"self": replace(trace.main, data=data)})
 
 
+def direct_scores(model: Model) -> dict[str, np.ndarray]:
+    """Return the score of each role with a direct test, `layer head`."""
+    found = hs.detect_heads(model)
+    on_words = hs.detect_heads(model, words=True, length=12, sequences=64)
+    scores = {role: found[name].transpose("layer", "head").values for role, name in TESTS.items()}
+    of_words = on_words["duplicate_token"].transpose("layer", "head").values
+    scores["duplicate_token"] = np.maximum(scores["duplicate_token"], of_words)
+    return scores
+
+
 def rows_of(name: str) -> Iterator[Row]:
     """Yield a row for each kind of text and role, of a model and of its control."""
     model = hs.load(name)
-    scores = hs.detect_heads(model)
+    scores = direct_scores(model)
     named: dict[str, list[Trace]] = {
         kind: [model.trace(text, vectors=False) for text in texts] for kind, texts in TEXTS.items()
     }
@@ -259,12 +304,12 @@ def rows_of(name: str) -> Iterator[Row]:
             }
 
 
-def _counted(trace: Trace, role: str, scores) -> dict[str, int]:  # type: ignore[no-untyped-def]
+def _counted(trace: Trace, role: str, scores: dict[str, np.ndarray]) -> dict[str, int]:
     is_named = trace.roles()["role"].values == role
     counts = {"named": int(is_named.sum())}
     if role not in TESTS:
         return counts
-    score = scores[TESTS[role]].transpose("layer", "head").values
+    score = scores[role]
     shares = role_shares(trace.main)
     could = shares.queries[NAMES.index(role)] >= 3  # the other texts cannot show the role
     passing = (score >= PASSES) & could

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from studies import roles
 
+COUNTS = ("named", "accidents")
+
 
 def test_the_table_is_that_of_the_file() -> None:
     page = roles.PAGE.read_text(encoding="utf-8")
@@ -15,18 +17,21 @@ def test_the_table_is_that_of_the_file() -> None:
 
 def test_accidents_on_lists_are_rare() -> None:
     on_lists = [row for row in roles.read() if "lists" in row["kind"] and row["tested"] == "yes"]
-    assert {row["kind"] for row in on_lists} == {"lists", "more lists", "lists, held out"}
-    assert {row["role"] for row in on_lists} == set(roles.TESTS)
+    held_out = [row for row in on_lists if row["kind"].endswith("held out")]
+    assert {row["kind"] for row in held_out} == {"lists, held out", "new lists, held out"}
+    assert {row["role"] for row in held_out} == set(roles.TESTS)
     for role in roles.TESTS:
-        rows = [row for row in on_lists if row["role"] == role]
-        named, accidents = (sum(int(row[key]) for row in rows) for key in ("named", "accidents"))
-        assert named
-        # Some heads attend to equal words of lists, and not to equal random tokens: docs/heads.md.
-        assert accidents <= (0.10 if role == "duplicate_token" else 0.02) * named
+        # Duplicate-token heads: 4 of 177, one head in texts with three different words repeated.
+        for rows, limit in ((held_out, 0.02), (on_lists, 0.025)):
+            chosen = [row for row in rows if row["role"] == role]
+            named, accidents = (sum(int(row[key]) for row in chosen) for key in COUNTS)
+            assert named
+            assert accidents <= limit * named
 
 
 def test_texts_are_of_the_stated_size() -> None:
     sizes = {kind: len(texts) for kind, texts in roles.TEXTS.items()}
-    assert [sizes.pop(kind) for kind in ("more lists", "lists, held out")] == [26, 10]
+    lists = ("more lists", "lists, held out", "new lists, held out")
+    assert [sizes.pop(kind) for kind in lists] == [26, 10, 20]
     assert {*sizes.values()} == {8}
-    assert len({text for texts in roles.TEXTS.values() for text in texts}) == 68
+    assert len({text for texts in roles.TEXTS.values() for text in texts}) == 88

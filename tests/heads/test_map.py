@@ -12,7 +12,7 @@ import pytest
 from headscope.causal.importance import importance
 from headscope.errors import InputError
 from headscope.heads.cards import make_card
-from headscope.heads.detect import detect_heads
+from headscope.heads.detect import _are_words, _draw, detect_heads
 from headscope.heads.head_map import HeadMap, map_heads
 from headscope.heads.roles import RoleThresholds, name_heads
 from headscope.metrics import describe_variable
@@ -236,6 +236,31 @@ def test_detectors_refuse_what_they_cannot_do(tiny_llama: Model, tiny_t5: Model)
         detect_heads(tiny_t5)
     with pytest.raises(InputError, match=r"makes 200; .* takes at most 64"):
         detect_heads(tiny_llama, length=100)
+
+
+@pytest.mark.packaged
+def test_words_are_whole_and_repeated_in_another_order(smollm2: Model, minilm: Model) -> None:
+    for model in (smollm2, minilm):
+        ids, special = _draw(model, 3, 12, True, 0)
+        tokens = [
+            [model.require_tokenizer().decode([i]).strip() for i in row[~special]] for row in ids
+        ]
+        for row in tokens:
+            assert all(word.isalpha() and word.islower() and len(word) >= 3 for word in row)
+            assert sorted(row[:12]) == sorted(row[12:])
+            assert row[:12] != row[12:]
+    assert "induction" not in detect_heads(minilm, sequences=2, length=8, words=True)
+    assert _are_words(["Ġcat", "ing", "ĠThe", "Ġ12"]).tolist() == [True, False, False, False]
+    of_word_piece = _are_words([*["cat", "##ing", "at"] * 9, "▁"]).tolist()
+    assert of_word_piece == [*[True, False, False] * 9, False]
+
+
+@pytest.mark.packaged
+def test_a_head_that_finds_duplicates_among_words_alone(smollm2: Model) -> None:
+    tokens = detect_heads(smollm2, sequences=4)
+    words = detect_heads(smollm2, sequences=16, length=12, words=True)
+    scores = [float(found["duplicate_token"].sel(layer=8, head=1)) for found in (tokens, words)]
+    assert scores[0] < 0.25 < scores[1]
 
 
 @pytest.mark.packaged

@@ -7,6 +7,8 @@ Olsson et al. 2022 and Wang et al. 2022.
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +18,7 @@ from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch, Sequences
 from headscope.errors import InputError
 from headscope.metrics.core.accumulator import Accumulator
+from headscope.metrics.core.contract import Metric
 from headscope.metrics.core.finalize import finalize_all, label_states
 from headscope.metrics.core.registry import metric_to_dict
 from headscope.metrics.induction import DuplicateToken, Induction
@@ -29,22 +32,31 @@ ROWS_AT_ONCE = 4
 
 
 def detect_heads(
-    model: Model | str, *, sequences: int = 16, length: int = 32, seed: int = 0
+    model: Model | str,
+    *,
+    sequences: int = 16,
+    length: int = 32,
+    words: bool = False,
+    seed: int = 0,
 ) -> Result:
     """Score each head on random token sequences repeated once.
 
     Tokens are drawn without replacement from the vocabulary, special ones left out; an
     encoder's special tokens are put around them.
 
+    With `words`, whole words are drawn and repeated in another order: equal words then share no
+    neighbors. Some heads find duplicates in short sequences of words alone (`length=12`).
+
     Args:
         model: the model, or what `headscope.load` takes; not an encoder-decoder.
         sequences: how many sequences.
         length: tokens of what is repeated; inputs are twice as long.
+        words: draw whole words, and repeat them in another order.
         seed: of the drawn tokens.
 
     Returns:
-        A result, as `analyze` gives: `induction`, `duplicate_token`, `previous_token` and
-        `sink_rate` over layer and head, with 95 % intervals over sequences.
+        A result, as `analyze` gives: `induction` (not with `words`), `duplicate_token`,
+        `previous_token` and `sink_rate` over layer and head, with 95 % intervals over sequences.
     """
     model = as_model(model)
     if "decoder" in model.info.blocks:
@@ -54,13 +66,15 @@ def detect_heads(
         )
     for name, value in (("sequences", sequences), ("length", length)):
         whole_number(name, value)
-    ids, special = _draw(model, sequences, length, seed)
+    ids, special = _draw(model, sequences, length, words, seed)
     if model.info.max_length is not None and ids.shape[1] > model.info.max_length:
         raise InputError(
             f"A sequence of {length} tokens, repeated, makes {ids.shape[1]}; {model.name} takes "
             f"at most {model.info.max_length}. Give a smaller length."
         )
-    metrics = (TokensPerDocument(), OffsetShare(), SinkRate(), DuplicateToken(), Induction())
+    metrics: tuple[Metric, ...] = (TokensPerDocument(), OffsetShare(), SinkRate(), DuplicateToken())
+    if not words:
+        metrics += (Induction(),)
     accumulator = Accumulator(metrics)
     axes = Axes(buckets_per_group=sequences)
     for start in range(0, sequences, ROWS_AT_ONCE):
@@ -90,7 +104,8 @@ def detect_heads(
         {
             "model": describe_model(model),
             "corpus": {
-                "name": f"{sequences} random sequences of {length} tokens, repeated once",
+                "name": f"{sequences} random sequences of {length} "
+                + ("words, repeated in another order" if words else "tokens, repeated once"),
                 "unit": "sequence",
                 "documents": sequences,
                 "hash": hashlib.sha256(ids.tobytes()).hexdigest(),
@@ -104,15 +119,21 @@ def detect_heads(
     )
 
 
-def _draw(model: Model, sequences: int, length: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _draw(
+    model: Model, sequences: int, length: int, words: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """`sequence token` ids, and which positions hold special tokens."""
     tokenizer = model.require_tokenizer()
     added = set(tokenizer.all_special_ids)
     vocabulary = np.array([i for i in range(len(tokenizer)) if i not in added], dtype=np.int64)
+    if words:
+        spelled = tokenizer.convert_ids_to_tokens(vocabulary.tolist())
+        vocabulary = vocabulary[_are_words(spelled)]
     if len(vocabulary) < length:
+        kind = "whole words" if words else "tokens that are not special"
         raise InputError(
-            f"length is {length}, but the vocabulary has only {len(vocabulary)} tokens that are "
-            "not special, and none is drawn twice."
+            f"length is {length}, but the vocabulary has only {len(vocabulary)} {kind}, and none "
+            "is drawn twice."
         )
     generator = np.random.default_rng(seed)
     encoding = tokenizer("a", return_special_tokens_mask=True)
@@ -123,8 +144,19 @@ def _draw(model: Model, sequences: int, length: int, seed: int) -> tuple[np.ndar
     rows = []
     for _ in range(sequences):
         once = generator.choice(vocabulary, length, replace=False)
-        rows.append(np.concatenate((before, once, once, after)))
+        again = generator.permutation(once) if words else once
+        rows.append(np.concatenate((before, once, again, after)))
     special = np.zeros(len(rows[0]), dtype=bool)
     special[: len(before)] = True
     special[len(rows[0]) - len(after) :] = True
     return np.stack(rows), special
+
+
+def _are_words(spelled: Sequence[str]) -> np.ndarray:
+    """Return which tokens are lower-case words of three letters or more, by the mark of their kind
+    of tokenizer: a leading space (byte-level BPE, SentencePiece), or no `##` (WordPiece).
+    """
+    marked = (m for m in "Ġ▁" if sum(token.startswith(m) for token in spelled) > len(spelled) / 10)
+    mark = next(marked, "")
+    pattern = re.compile(mark + "[a-z]{3,}")
+    return np.array([bool(pattern.fullmatch(token)) for token in spelled])
