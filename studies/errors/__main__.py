@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from studies.errors.asking import FRONT, ask
-from studies.errors.causal import causal_rates
+from studies.errors.causal import CORPORA, causal_rates
+from studies.errors.causal import HELD_OUT as CAUSAL_HELD_OUT
 from studies.errors.measures import QUESTIONS
 from studies.errors.page import write_page
 from studies.errors.populations import HELD_OUT, read_populations
@@ -50,9 +52,10 @@ def main() -> None:
     began = time.perf_counter()
     run = _run()
     if options.causal:
-        for model in options.models:
-            found = causal_rates(options.data, options.out, model, options.repetitions)
-            write_rates([replace(rate, choosing="used", run=run) for rate in found])
+        for model, corpus in itertools.product(options.models, CORPORA):
+            found = causal_rates(options.data, options.out, model, corpus, options.repetitions)
+            choosing = "held out" if corpus in CAUSAL_HELD_OUT else "used"
+            write_rates([replace(rate, choosing=choosing, run=run) for rate in found])
         write_page()
         return
     populations = read_populations(options.data, options.out, options.models)

@@ -2,8 +2,9 @@
 
     python -m studies.errors --data FOLDER --causal
 
-Each model reads 60 documents of GUM once, cut to 32 tokens; the numbers of each document are kept.
-Samples are drawn from them, and tests are made of each sample as results and reports make them.
+Each model reads 60 documents of a corpus once, cut to 32 tokens; the numbers of each document are
+kept. Samples are drawn from them, and tests are made of each sample as results and reports make
+them. Procedures were chosen on GUM; EWT was read when all were settled.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ from studies.errors.record import Rate, upper_bound
 from studies.gum.corpora import draw_per_document, read_gum
 
 DOCUMENTS, TOKENS, SENTENCES = 60, 32, 3
+MIN_WORDS = 32
+"""Words of a document of EWT, at least: half of its documents are shorter."""
+CORPORA = ("GUM", "EWT")
+HELD_OUT = ("EWT",)
 N_HEADS = 16
 """Heads of effects and of patching, drawn once."""
 SIZES = (8, 20, 64)
@@ -42,10 +47,12 @@ Sample = Callable[[np.ndarray], Outcome]
 """From the documents drawn."""
 
 
-def causal_rates(data: Path, out: Path, model: str, repetitions: int) -> Iterator[Rate]:
-    """All rates of this module, for one model over GUM."""
-    arrays = read_arrays(data, out, model)
-    population = f"{TITLES[model]}, GUM"
+def causal_rates(
+    data: Path, out: Path, model: str, corpus: str, repetitions: int
+) -> Iterator[Rate]:
+    """All rates of this module, for one model over one corpus."""
+    arrays = read_arrays(data, out, model, corpus)
+    population = f"{TITLES[model]}, {corpus}"
     for variable, (n_documents, sample, times) in _samples(arrays).items():
         for n in SIZES:
             few = max(repetitions // times, 2)
@@ -241,14 +248,22 @@ def _variability(arrays: Arrays) -> Sample:
     return sample
 
 
-def read_arrays(data: Path, out: Path, model: str) -> Arrays:
+def _documents(data: Path, corpus: str) -> list[Document]:
+    if corpus == "GUM":
+        return read_gum(data / "gum")[:DOCUMENTS]
+    read = hs.read(data / "ud_ewt" / "en_ewt-ud-dev.conllu", unit="document")
+    return [document for document in read if len(document.words) >= MIN_WORDS][:DOCUMENTS]
+
+
+def read_arrays(data: Path, out: Path, model: str, corpus: str) -> Arrays:
     """The numbers of each document, measured at the first call and kept in files."""
     kinds = (_texts, _losses, _pairs, _metrics)
-    paths = {measure: out / f"causal-{model}{measure.__name__}.npz" for measure in kinds}
+    name = f"causal-{model}-{corpus.lower()}"
+    paths = {measure: out / f"{name}{measure.__name__}.npz" for measure in kinds}
     if not all(path.is_file() for path in paths.values()):
         out.mkdir(parents=True, exist_ok=True)
         loaded = hs.load(model)
-        documents = read_gum(data / "gum")[:DOCUMENTS]
+        documents = _documents(data, corpus)
         cut = list(cut_documents(loaded, hs.read(documents), TOKENS))
         for measure, path in paths.items():
             if not path.is_file():

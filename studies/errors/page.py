@@ -434,7 +434,8 @@ def _causal_table(rates: Rates) -> str:
                 before = "" if np.isnan(of.before) else f"{_number(of.before)} → "
                 bound = "" if np.isnan(of.bound) else f" ({_number(of.bound)})"
                 cells.append(f"{before}**{_number(of.now)}**{bound}")
-            name = f"{variable}, {population.split(', ')[0]}"
+            star = "*" if of.choosing == "held out" else ""
+            name = f"{variable}, {population.replace(', ', '/')}{star}"
             lines.append(f"| {name} | {what} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
