@@ -45,6 +45,7 @@ def generate() -> None:
     for page in sorted(TARGET.rglob("*.md")):
         page.write_text(completed(page.read_text(encoding="utf-8")), encoding="utf-8")
     run_gallery()
+    write_live_page()
 
 
 def completed(text: str) -> str:
@@ -74,6 +75,15 @@ def run_gallery() -> None:
     script = "\n".join(blocks)
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MPLBACKEND": "agg"}
     subprocess.run([sys.executable, "-c", script], cwd=LIVE, check=True, env=settings)
+
+
+def write_live_page() -> None:
+    """Write the page of the site's home: MiniLM inside, in a folder."""
+    import headscope as hs
+
+    model = hs.load("minilm")
+    examples = ["The cat sat on the mat, and the cat slept.", "He fixed the car that she broke."]
+    hs.save_live(model, LIVE / "minilm", examples=examples, effects=True)
 
 
 def notebook_page(notebook: Path) -> str:

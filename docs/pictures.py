@@ -7,6 +7,8 @@ beside BertViz is made by hand: its page needs a network.
 from __future__ import annotations
 
 import argparse
+import functools
+import http.server
 import io
 import shutil
 import tempfile
@@ -39,6 +41,7 @@ FLAGS = [
 ]
 SIZE = (1440, 900)
 MARY = "When Mary and John went to the store, John gave a drink to"
+TYPED = "When Anna and Paul went to the park, Paul gave a ball to"
 DOCTOR = "The doctor asked the nurse a question. {} said that it was urgent."
 GIF = (1056, 660)
 
@@ -136,6 +139,48 @@ def lab(browser: Browser, folder: Path) -> None:
     )
 
 
+def live(browser: Browser, folder: Path) -> None:
+    """The live page: a text is typed, a head is ablated, the prediction changes."""
+    hs.save_live(hs.load("smollm2"), folder / "live", examples=[MARY])
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder / "live")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    frames: list[Image.Image] = []
+    times: list[int] = []
+    with opened(browser, f"http://127.0.0.1:{server.server_port}/index.html") as page:
+        ready = page.locator(".live-badge.ready").first
+        ready.wait_for(timeout=120_000)
+
+        def keep(milliseconds: int) -> None:
+            page.wait_for_timeout(400)
+            with Image.open(io.BytesIO(page.screenshot())) as image:
+                frames.append(image.convert("RGB").resize(GIF, Image.Resampling.LANCZOS))
+            times.append(milliseconds)
+
+        keep(2200)
+        page.get_by_role("button", name="Type in the sentence").click()
+        words = TYPED.split(" ")
+        for n in range(4, len(words) + 1, 3):
+            page.locator(".typed input").fill(" ".join(words[:n]))
+            keep(350)
+        page.locator(".typed input").fill(TYPED)
+        page.keyboard.press("Enter")
+        ready.wait_for(timeout=120_000)
+        page.wait_for_timeout(2500)
+        keep(2600)
+        page.evaluate("location.hash = location.hash.replace(/head=[^&]*/, 'head=L23H3')")
+        keep(2600)
+        page.keyboard.press("o")
+        page.locator(".ghost", has_text="→").wait_for(timeout=120_000)
+        page.wait_for_timeout(1500)
+        keep(3600)
+    server.shutdown()
+    colors = [frame.quantize(128, dither=Image.Dither.NONE) for frame in frames]
+    colors[0].save(
+        IMAGES / "live.gif", save_all=True, append_images=colors[1:], duration=times, loop=0
+    )
+
+
 PICTURES: dict[str, Callable[[Browser, Path], None]] = {
     "explorer-light": explorer_light,
     "explorer-dark": explorer_dark,
@@ -143,6 +188,7 @@ PICTURES: dict[str, Callable[[Browser, Path], None]] = {
     "compare": compare,
     "report": report,
     "lab": lab,
+    "live": live,
 }
 
 
