@@ -42,6 +42,7 @@ PARTS = {
     "probes": ["-m", "benchmarks.probes", "--sentences", "200", "--rounds", "3"],
     "views": ["-m", "benchmarks.views"],
     "pages": ["-m", "benchmarks.pages"],
+    "live": ["-m", "benchmarks.live"],
     "intervals": ["-m", "benchmarks.intervals"],
 }
 ORDER = ("end to end", "growth", "extraction", "corpus", "heads", "effects", "probes", "views")
