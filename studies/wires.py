@@ -59,8 +59,11 @@ def replication(wires: Wires) -> dict[str, float]:
             share = clustered(closed[own], gaps[own], units)
             half_width = t_critical(float(units.max())) * np.sqrt(share.variance)
             largest = np.argsort(-np.abs(share.value))[:N_TOP]
-            missed = np.abs(other - share.value) > half_width
-            add(f"other half outside the interval over {name}", missed[largest])
+            distance = np.abs(other - share.value)
+            add(f"other half outside the interval over {name}", (distance > half_width)[largest])
+            # The other half is as uncertain: the interval of the difference of two halves.
+            wider = half_width * np.sqrt(2)
+            add(f"difference of halves outside its interval, {name}", (distance > wider)[largest])
     return {name: float(np.mean(values)) for name, values in counts.items()}
 
 
