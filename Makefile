@@ -13,7 +13,7 @@ WORKERS ?= 2
 PYTHON_FILES := src tests benchmarks studies examples publishing hatch_build.py web/generate_types.py docs/claims.py docs/generate.py docs/licenses.py \
 	docs/metric_tables.py docs/pictures.py requirements/lock.py
 
-.PHONY: setup lock demo test test-long families check format web bench peers docs study dist \
+.PHONY: setup lock demo test test-quick test-long families check format web bench peers docs docs-next study dist \
 	release matrix clean
 
 # .venv is filled in two steps, each with a stamp: what the demo needs, and the rest on top.
@@ -76,6 +76,19 @@ docs: setup ## build the site into site/; a broken link fails
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# mkdocs-material is in maintenance; its successor reads the same mkdocs.yml. In a folder of its own.
+docs-next: docs ## build the site with Zensical too, into site-next/; an issue fails
+	test -x .zensical/bin/zensical || $(PYTHON) -m venv .zensical
+	.zensical/bin/pip install --quiet zensical==0.0.73 mkdocstrings-python==2.0.11
+	sed 's/^site_dir: .*/site_dir: site-next/' mkdocs.yml > .mkdocs-next.yml
+	.zensical/bin/zensical build --strict -f .mkdocs-next.yml
+	grep -q 'id="headscope.wires"' site-next/reference/effects.html
+
+test-quick: setup ## the inner loop: no browser, no packaged model, no family, no page of the docs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long and not slow and not packaged" \
+		--ignore tests/browser --ignore tests/families --ignore tests/docs --ignore tests/live \
+		--ignore tests/app --ignore tests/fuzz
+
 study: setup ## run the study of docs/study.md on GUM (HEADSCOPE_DATA names the folder)
 	$(BIN)/python -m studies.gum --data $(HEADSCOPE_DATA)/gum --workers $(WORKERS)
 	$(BIN)/python -m studies.gum.reproduced
@@ -90,4 +103,4 @@ matrix: dist ## the wheel in clean environments: each Python at hand, and the lo
 	$(BIN)/python -m publishing.matrix $(ROWS)
 
 clean: ## remove what the other verbs made
-	rm -rf .venv .peers .matrix .docs demo site dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .peers .matrix .zensical .docs demo site site-next dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
