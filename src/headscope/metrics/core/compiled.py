@@ -15,9 +15,6 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from headscope.metrics.core.word_attention import NOT_A_NUMBER
-from headscope.text.tokens import NO_WORD
-
 # ln(1 + x) ≈ x·(c0 + c1·x + …) on [0, 1), minimax fit, error below 2.2e-7.
 C0, C1, C2, C3 = map(np.float32, (0.9999811369, -0.4994717589, 0.3282420371, -0.2258975155))
 C4, C5, C6 = map(np.float32, (0.1346737814, -0.05514463868, 0.01076435081))
@@ -39,21 +36,6 @@ def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
     sums = np.zeros((rows.shape[0], rows.shape[0]))
     _js(rows, is_causal, sums)
     return np.asarray(sums + sums.T)
-
-
-def best_words(
-    weights: np.ndarray, tokens: np.ndarray, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """`document head word`, twice: return the other word that each word attends to most, and the
-    word that attends to it most.
-
-    Ties go to the first. -1 without attention, -2 in heads with NaN. `tokens` (`document token`)
-    are sorted by word; `starts` (`document word+1`) has the index of each word's first token there.
-    """
-    shape = (*weights.shape[:2], starts.shape[1] - 1)
-    to, from_ = np.full(shape, NO_WORD, np.int32), np.full(shape, NO_WORD, np.int32)
-    _words(weights, tokens, starts, to, from_)
-    return to, from_
 
 
 def _kept(function: Callable[..., None]) -> Callable[..., None]:
@@ -419,66 +401,6 @@ def _flush(
         columns[1, document, head, k] += inside[k] + outside[k]
     inside[:] = 0
     outside[:] = 0
-
-
-@_kept
-def _words(
-    weights: np.ndarray, tokens: np.ndarray, starts: np.ndarray, to: np.ndarray, from_: np.ndarray
-) -> None:
-    n_documents, n_heads, _, n_tokens = weights.shape
-    n_words = starts.shape[1] - 1
-    row = np.zeros(_whole(n_words), dtype=np.float32)
-    bits = row.view(np.int32)
-    highest, best = np.zeros_like(bits), np.zeros_like(bits)
-    here = np.zeros(n_tokens + 1, dtype=np.float32)  # the last stays 0
-    first = np.zeros(n_words, dtype=np.int32)
-    more = np.zeros((n_tokens, 2), dtype=np.int32)
-    for document in range(n_documents):
-        start, token = starts[document], tokens[document]
-        # The first token of each word, and the others of split words.
-        n_more = 0
-        for word in range(n_words):
-            first[word] = token[start[word]] if start[word] < start[word + 1] else n_tokens
-            for i in range(start[word] + 1, start[word + 1]):
-                more[n_more, 0], more[n_more, 1] = token[i], word
-                n_more += 1
-        for head in range(n_heads):
-            is_number = True
-            highest[:] = 0
-            best[:] = NO_WORD
-            for word in range(n_words):
-                n = start[word + 1] - start[word]
-                if n == 0:
-                    continue
-                row[:] = 0
-                for i in range(start[word], start[word + 1]):
-                    here[:n_tokens] = weights[document, head, token[i]]
-                    for other in range(n_words):
-                        row[other] += here[first[other]]
-                    for j in range(n_more):
-                        row[more[j, 1]] += here[more[j, 0]]
-                row[word] = 0
-                if n > 1:
-                    share = ONE / np.float32(n)
-                    for other in range(row.size):
-                        row[other] *= share
-                most, total = np.int32(0), np.float32(0)
-                for other in range(row.size):
-                    most = max(most, bits[other])
-                    total += row[other]
-                is_number = is_number and total == total
-                if most > 0:
-                    other = 0
-                    while bits[other] != most:
-                        other += 1
-                    to[document, head, word] = other
-                for other in range(row.size):
-                    is_higher = bits[other] > highest[other]
-                    highest[other] = bits[other] if is_higher else highest[other]
-                    best[other] = np.int32(word) if is_higher else best[other]
-            from_[document, head] = best[:n_words]
-            if not is_number:
-                to[document, head] = from_[document, head] = NOT_A_NUMBER
 
 
 @_kept

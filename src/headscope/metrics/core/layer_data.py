@@ -299,29 +299,37 @@ class Reduction:
         return BlockReader(cls, reductions)
 
 
+MAX_PARTS = 16
+"""Blocks whose results wait to be joined. Each may be as long as the text."""
+
+
 class BlockReader:
     """Reductions of one kind of one layer, from consecutive blocks of its rows."""
 
     def __init__(self, kind: type[Reduction], reductions: Sequence[Reduction]) -> None:
         self._kind, self._reductions = kind, reductions
-        self._parts: dict[Reduction, list[Small]] = {each: [] for each in reductions}
+        self._parts: list[dict[Reduction, Small]] = []
         self._starts: list[int] = []
 
     def add(self, block: LayerData) -> None:
         """Read one more block."""
-        for reduction, small in self._kind.read_all(block, self._reductions).items():
-            self._parts[reduction].append(small)
+        self._parts.append(self.read_all(block))
         self._starts.append(block.rows.start)
+        if len(self._parts) == MAX_PARTS:
+            self._parts, self._starts = [self.results()], self._starts[:1]
+
+    def read_all(self, block: LayerData) -> dict[Reduction, Small]:
+        """Compute the reductions of one block."""
+        return self._kind.read_all(block, self._reductions)
 
     def results(self) -> dict[Reduction, Small]:
         """Return the reductions of the layer."""
+        if len(self._parts) == 1:
+            return self._parts[0]
         joined: dict[Reduction, Small] = {}
-        for reduction, parts in self._parts.items():
-            if len(parts) == 1:
-                joined[reduction] = parts[0]
-                continue
+        for reduction in self._reductions:
             assert reduction.join is not None
-            joined[reduction] = reduction.join(parts, self._starts)
+            joined[reduction] = reduction.join([p[reduction] for p in self._parts], self._starts)
         return joined
 
 

@@ -551,15 +551,12 @@ def _lists(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def warm_up() -> None:
     """Load or compile the loops, on one token."""
-    from headscope.metrics.core.compiled import best_words
-
     one = np.ones((1, 1), dtype=bool)
     sequences = Sequences.plain(one)
     zero = np.zeros(1)
     batch = Batch(Axes(), {"self": sequences}, zero, zero, zero, is_compiled=True)
     weights = torch.ones((1, 1, 1, 1))
     read_reductions(LayerData(Attention(weights, "self", 0, is_causal=True), batch), [masses])
-    best_words(weights.numpy(), np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 
 @cache
