@@ -562,46 +562,57 @@ def warm_up() -> None:
 @cache
 def squares(first: int) -> Reduction:
     """`document head query key`: region weights among the first tokens that are not special."""
+    return Reduction(lambda layer_data: (square(layer_data, first),), join_by("sum"))
 
-    def read(layer_data: LayerData) -> Small:
-        weights, rows = layer_data.weights, layer_data.rows
-        positions, counts, span = _square(layer_data, first)
-        if span is not None and rows.start <= span.start and span.stop <= rows.stop:
-            start, stop = span.start - rows.start, span.stop - rows.start
-            return (weights[:, :, start:stop, span] * counts[:, None],)
-        is_here = (positions >= rows.start) & (positions < rows.stop)
-        if not is_here.any():
-            return (weights.new_zeros((*weights.shape[:2], first, first)),)
-        queries = torch.where(is_here, positions - rows.start, 0)
-        keys = positions.clamp_max(layer_data.n_keys - 1)
-        documents = torch.arange(len(positions), device=positions.device)[:, None, None]
-        # Indexing moves heads to the last axis.
-        picked = weights.permute(0, 2, 3, 1)[documents, queries[:, :, None], keys[:, None]]
-        return (picked.permute(0, 3, 1, 2) * (counts * is_here[:, :, None])[:, None],)
 
-    return Reduction(read, join_by("sum"))
+def square(layer_data: LayerData, first: int, *, special: bool = False) -> Tensor:
+    """`document head query key`: return the weights among the first tokens, 0 in other rows. With
+    `special`, all tokens and keys count; otherwise the region.
+    """
+    weights, rows = layer_data.weights, layer_data.rows
+    positions, counts, span = _square(layer_data, first, special=special)
+    if span is not None and rows.start <= span.start and span.stop <= rows.stop:
+        start, stop = span.start - rows.start, span.stop - rows.start
+        return weights[:, :, start:stop, span] * counts[:, None]
+    is_here = (positions >= rows.start) & (positions < rows.stop)
+    if not is_here.any():
+        return weights.new_zeros((*weights.shape[:2], first, first))
+    queries = torch.where(is_here, positions - rows.start, 0)
+    keys = positions.clamp_max(layer_data.n_keys - 1)
+    documents = torch.arange(len(positions), device=positions.device)[:, None, None]
+    # Indexing moves heads to the last axis.
+    picked = weights.permute(0, 2, 3, 1)[documents, queries[:, :, None], keys[:, None]]
+    return picked.permute(0, 3, 1, 2) * (counts * is_here[:, :, None])[:, None]
 
 
 @per_batch
-def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions of the first tokens that are not special, `document token`; their number."""
-    counts = layer_data.queries.asking & ~layer_data.queries.special
+def first_tokens(
+    layer_data: LayerData, first: int, *, special: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions of the first tokens, `document token`, and their number. Unless `special`,
+    special tokens and those of other windows are left out.
+    """
+    tokens = layer_data.queries
+    counts = tokens.mask if special else tokens.asking & ~tokens.special
     order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
     positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
     return positions, np.minimum(counts.sum(1), first)
 
 
 @per_batch
-def _square(layer_data: LayerData, first: int) -> tuple[Tensor, Tensor, slice | None]:
+def _square(
+    layer_data: LayerData, first: int, *, special: bool
+) -> tuple[Tensor, Tensor, slice | None]:
     """Return positions of the first tokens, `document token`, and a mask of their pairs. Positions
     are also a slice if equal in all documents, as nearly always.
     """
-    region = region_of(layer_data)
-    positions, sizes = first_tokens(layer_data, first)
+    positions, sizes = first_tokens(layer_data, first, special=special)
     index = torch.from_numpy(positions).to(layer_data.device)
     has_token = torch.from_numpy(np.arange(first) < sizes[:, None])
-    has_token = has_token.to(layer_data.device, layer_data.dtype)
-    queries, keys = (x.gather(1, index) * has_token for x in (region.queries, region.keys))
+    queries = keys = has_token.to(layer_data.device, layer_data.dtype)
+    if not special:
+        region = region_of(layer_data)
+        queries, keys = (x.gather(1, index) * queries for x in (region.queries, region.keys))
     counts = queries[:, :, None] * keys[:, None]
     if layer_data.is_causal:
         counts = counts * (index[:, :, None] >= index[:, None])
