@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, NamedTuple
 
@@ -75,6 +75,9 @@ MAX_WAITING = 16
 MAX_JOINED = 4096
 """Tokens of a batch up to which reductions of all layers are kept and measured together."""
 
+MAX_COMPARED = 1 << 24
+"""Weights of all layers that are compared at once."""
+
 _MetricInput = Literal["text", "layer", "reductions", "layers"]
 """Input of a metric: any layer (only the text matters), each layer, reductions of all layers, or
 all layers."""
@@ -134,10 +137,10 @@ class Accumulator:
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """Yield a reader for one forward pass over these documents."""
         measured = _BatchSums()
-        # By block: reductions by number of heads (layers may differ), and all layers with their
-        # weights if a metric compares layers.
+        # By block: reductions by number of heads (layers may differ), and all layers if a metric
+        # compares layers.
         reduced: dict[str, dict[int, JoinedLayers]] = {}
-        whole: dict[str, list[LayerData]] = {}
+        layers: dict[str, list[Attention]] = {}
         reader: RowsReader | None = None
 
         def read(attention: Attention) -> None:
@@ -145,7 +148,7 @@ class Accumulator:
             attention = attention.in_float32()
             layer_data, block = LayerData(attention, batch), attention.block
             if block not in reduced:
-                reduced[block], whole[block] = {}, []
+                reduced[block], layers[block] = {}, []
                 self._is_causal[block] = layer_data.is_causal
                 self._measure(layer_data, [ONCE], "text", measured)
             if attention.rows is None:
@@ -166,18 +169,26 @@ class Accumulator:
                             reduced[block][heads] = JoinedLayers(layer_data, self._n_layers)
                         reduced[block][heads].add(attention.layer, results)
             layer_data.forget()
-            if self._metrics_of(block, "layers"):
-                whole[block].append(LayerData(attention.without_vectors(), batch))
+            if self._metrics_of(block, "layers") and attention.is_last:
+                kept = attention.without_vectors()
+                if attention.rows is not None:  # computed again
+                    shape = len(batch), kept.n_heads, 0, attention.weights.shape[-1]
+                    kept = replace(kept, weights=attention.weights.new_empty(shape))
+                layers[block].append(kept)
 
         yield read
         for block, by_shape in reduced.items():
             for joined in by_shape.values():
                 self._measure(joined.joined(), joined.layers, "reductions", measured)
-            for metric in self._metrics_of(block, "layers"):
-                assert isinstance(metric, LayersMetric)
-                state_key = _StateKey(block, ONCE, "layers")
-                with self._guard(metric, whole[block][0]):
-                    measured.states[state_key, metric.name] = metric.measure(whole[block])
+            compared = self._metrics_of(block, "layers")
+            for some in _rows_of(layers[block], batch) if compared else ():
+                for metric in compared:
+                    assert isinstance(metric, LayersMetric)
+                    key = _StateKey(block, ONCE, "layers"), metric.name
+                    with self._guard(metric, some[0]):
+                        state = metric.measure(some)
+                        before = [measured.states[key]] if key in measured.states else []
+                        measured.states[key] = metric.merge([*before, state]) if before else state
         self._check_finite(measured)
         self._axes = batch.axes
         try:
@@ -323,6 +334,24 @@ class Accumulator:
             f"{what} is NaN or infinite in {where}. If headscope's own metrics are finite, the "
             "metric divides by zero or takes the logarithm of zero."
         )
+
+
+def _rows_of(layers: Sequence[Attention], batch: Batch) -> Iterator[list[LayerData]]:
+    """Yield all layers: whole, or a few rows at a time, which are computed again."""
+    if layers[0].rows is None:
+        yield [LayerData(attention, batch) for attention in layers]
+        return
+    n_rows, n_keys = layers[0].n_rows, layers[0].weights.shape[-1]
+    n_heads = sum(attention.n_heads for attention in layers)
+    step = max(1, MAX_COMPARED // (len(batch) * n_heads * n_keys))
+    for start in range(0, n_rows, step):
+        rows = slice(start, min(start + step, n_rows))
+        some = []
+        for attention in layers:
+            assert attention.again is not None
+            part = replace(attention, weights=attention.again(rows), rows=rows, are_scores=False)
+            some.append(LayerData(part.in_float32(), batch))
+        yield some
 
 
 def measure_layer(metric: Metric, layer_data: LayerData) -> State:

@@ -30,11 +30,11 @@ ANY_ORDER = {"reassoc", "contract", "nsz"}
 """Compiler flags that allow reordered sums; NaN stays NaN."""
 
 
-def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
+def js_sums_compiled(rows: np.ndarray, *, is_causal: bool, first: int = 0) -> np.ndarray:
     """Compute `headscope.metrics.divergence.js_sums`."""
     rows = np.ascontiguousarray(rows, dtype=np.float32)
     sums = np.zeros((rows.shape[0], rows.shape[0]))
-    _js(rows, is_causal, sums)
+    _js(rows, is_causal, first, sums)
     return np.asarray(sums + sums.T)
 
 
@@ -404,14 +404,14 @@ def _flush(
 
 
 @_kept
-def _js(rows: np.ndarray, is_causal: bool, sums: np.ndarray) -> None:
+def _js(rows: np.ndarray, is_causal: bool, first: int, sums: np.ndarray) -> None:
     """Compare each head with four others at a time, which the processor does in parallel."""
     n_heads, n_queries, n_keys = rows.shape
     here = np.zeros((n_heads + 3, _whole(n_keys)), dtype=np.float32)
     self_products = np.zeros(n_heads + 3, dtype=np.float32)
     zero, half, quarter = np.float32(0), np.float32(0.5), np.float32(0.25)
     for query in range(n_queries):
-        n = min(query + 1, n_keys) if is_causal else n_keys
+        n = min(first + query + 1, n_keys) if is_causal else n_keys
         for head in range(n_heads):
             total = zero
             for k in range(n):

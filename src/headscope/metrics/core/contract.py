@@ -255,6 +255,10 @@ class LayersMetric(Metric):
     The run keeps the weights of all layers until the batch ends, and makes batches smaller.
     """
 
+    takes_rows: ClassVar[bool] = False
+    """True if `measure` may also get all layers by blocks of rows (`layer_data.rows`). The states
+    of the blocks are merged, and no layer is kept whole."""
+
     @abstractmethod
     def measure(self, layers: Sequence[LayerData]) -> State:
         """Return the state of all layers of one batch, without changing its input."""
@@ -264,6 +268,8 @@ def reads_rows(metric: Metric) -> bool:
     """Return whether a metric can be measured from blocks of rows, without whole layers."""
     if metric.scope == "text":
         return True
+    if isinstance(metric, LayersMetric):
+        return metric.takes_rows
     reductions = metric.reductions
     return bool(reductions) and all(reduction.join is not None for reduction in reductions)
 
