@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from headscope.attention import BlockName
-from headscope.batch import Axes
+from headscope.batch import Axes, Batch
 from headscope.errors import HeadscopeError, MetricError
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.layer_data import LayerData, Reduction
@@ -346,6 +346,13 @@ class RatioMetric(_Summed):
                     f"{expected} (`{' '.join(('document', *dims))}`)."
                 )
         return rows
+
+    @final
+    def add_rows(self, state: State, rows: tuple[Tensor, Tensor, Tensor], batch: Batch) -> None:
+        """Add the rows to a state in place, by bucket of the documents."""
+        buckets = torch.from_numpy(batch.buckets.astype(np.int64))
+        for name, array in zip(RATIO_ARRAYS, rows, strict=True):
+            torch.from_numpy(state[name]).index_add_(0, buckets, array.double().cpu())
 
     @final
     def state_dims(self, array: str) -> tuple[str, ...]:
