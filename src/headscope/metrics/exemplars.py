@@ -16,9 +16,9 @@ from headscope.metrics.core.layer_data import LayerData, Reduction, Small, join_
 from headscope.metrics.core.regions import (
     diagonal_sums,
     distances,
-    everything,
     first_tokens,
     peaks,
+    real_pairs,
     square,
     whole_log_sums,
 )
@@ -277,8 +277,7 @@ def _shown(first: int) -> Reduction:
 
 def _spread_sums(layer_data: LayerData) -> Small:
     """`document head 2`, float64: attention times distance, and times its square."""
-    pairs = everything(layer_data).pairs(layer_data.rows, layer_data.n_keys)
-    far = distances(layer_data) * pairs
+    far = distances(layer_data) * real_pairs(layer_data)
     forms = torch.stack((far, far.square()), -1).flatten(1, 2)
     return (torch.bmm(layer_data.weights.flatten(2).double(), forms.double()),)
 

@@ -28,7 +28,7 @@ from headscope.metrics.core.contract import (
     SumMetric,
     attribute_errors,
 )
-from headscope.metrics.core.layer_data import JoinedLayers, LayerData, RowsReader
+from headscope.metrics.core.layer_data import LayerData, Reduction, RowsReader, Small, join_layers
 from headscope.metrics.core.registry import is_ours
 
 States = dict[str, dict[str, State]]
@@ -57,9 +57,8 @@ class _StateKey(NamedTuple):
 class Accumulator:
     """Sums over batches. Use `batch` around each forward pass, `states` at the end."""
 
-    def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
+    def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
-        self._n_layers = n_layers
         self._by_input: dict[tuple[str, _MetricInput], list[Metric]] = {}
         self._states: dict[_StateKey, list[State]] = {}
         """States to merge; only one for sums, which are added in place."""
@@ -83,9 +82,9 @@ class Accumulator:
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """Yield a reader for one forward pass over these documents."""
         measured: dict[_StateKey, _Rows | LayerData | State] = {}
-        # By block: reductions by number of heads (layers may differ), and all layers if a metric
-        # compares layers.
-        reduced: dict[str, dict[int, JoinedLayers]] = {}
+        # By block: reductions by number of heads (layers may differ) and layer, with the first of
+        # these; and all layers if a metric compares layers.
+        reduced: dict[str, dict[int, tuple[LayerData, dict[int, dict[Reduction, Small]]]]] = {}
         layers: dict[str, list[Attention]] = {}
         reader: RowsReader | None = None
 
@@ -105,15 +104,13 @@ class Accumulator:
                 reader.add(layer_data)
                 if attention.is_last:
                     results, reader = reader.results(), None
+                    like = LayerData.of_reductions(layer_data, layer_data.n_heads, {})
                     if layer_data.n_queries * len(batch) > MAX_JOINED:
-                        joined = JoinedLayers(layer_data, 1)
-                        joined.add(attention.layer, results)
-                        measured.update(self._measure_joined(joined))
+                        one = join_layers(like, {attention.layer: results})
+                        measured.update(self._measure(one, [attention.layer], "reductions"))
                     else:
-                        heads = attention.n_heads
-                        if heads not in reduced[block]:
-                            reduced[block][heads] = JoinedLayers(layer_data, self._n_layers)
-                        reduced[block][heads].add(attention.layer, results)
+                        by_heads = reduced[block].setdefault(attention.n_heads, (like, {}))
+                        by_heads[1][attention.layer] = results
             layer_data.forget()
             if self._metrics_of(block, "layers") and attention.is_last:
                 kept = attention.without_vectors()
@@ -124,8 +121,9 @@ class Accumulator:
 
         yield read
         for block, by_shape in reduced.items():
-            for joined in by_shape.values():
-                measured.update(self._measure_joined(joined))
+            for like, by_layer in by_shape.values():
+                joined = join_layers(like, by_layer)
+                measured.update(self._measure(joined, [*by_layer], "reductions"))
             compared = self._metrics_of(block, "layers")
             for some in _rows_of(layers[block], batch) if compared else ():
                 for metric in compared:
@@ -148,11 +146,6 @@ class Accumulator:
                 f"The sums of a batch could not be added up: {type(error).__name__}: {error}."
             ) from error
         batch.derived.clear()
-
-    def _measure_joined(
-        self, joined: JoinedLayers
-    ) -> Iterator[tuple[_StateKey, _Rows | LayerData | State]]:
-        return self._measure(joined.joined(), joined.layers, "reductions")
 
     def _measure(
         self, layer_data: LayerData, layers: Sequence[int], kind: _MetricInput

@@ -175,33 +175,8 @@ def _top_bits(bits: np.ndarray) -> np.int32:
     return most
 
 
-def sweep(
-    block: np.ndarray,
-    start: int,
-    scale: float,
-    tables: tuple[np.ndarray, ...],
-    outputs: tuple[np.ndarray, ...],
-    *,
-    is_causal: bool,
-    are_scores: bool,
-    with_logs: bool,
-    with_peaks: bool,
-    with_pairs: bool,
-) -> None:
-    """Take the reductions of the rows from `start` on, and add them to `outputs`.
-
-    `block` is `document head row key`, float32. With `are_scores`, it holds q·k, and is replaced by
-    softmax(scale · q·k) over the visible keys. Tables and outputs are described in
-    `headscope.metrics.core.regions`. `with_pairs` is for attention within one stack.
-    """
-    _sweep(
-        block, start, np.float32(scale), *tables, *outputs,
-        is_causal, are_scores, with_logs, with_peaks, with_pairs,
-    )  # fmt: skip
-
-
 @_kept
-def _sweep(
+def sweep(
     block: np.ndarray,
     start: int,
     scale: np.float32,
@@ -230,6 +205,12 @@ def _sweep(
     with_peaks: bool,
     with_pairs: bool,
 ) -> None:
+    """Take the reductions of the rows from `start` on, and add them to the outputs.
+
+    `block` is `document head row key`, float32. With `are_scores`, it holds q·k, and is replaced by
+    softmax(scale · q·k) over the visible keys. Tables and outputs are described in
+    `headscope.metrics.core.regions`. `with_pairs` is for attention within one stack.
+    """
     n_documents, n_heads, n_rows, n_keys = block.shape
     zero = np.float32(0)
     here = np.zeros(_whole(n_keys), dtype=np.float32)

@@ -34,15 +34,20 @@ def word_weights(layer_data: LayerData) -> Tensor:
 
     Slot w is word w of the document. Words without tokens and padding have 0.
     """
-    return _word_weights(layer_data)
+    to, from_ = (members[:, 0] for members in word_members(layer_data))
+    n, n_heads, n_tokens, _ = layer_data.weights.shape
+    n_words = to.shape[-1]
+    # Two products for all heads of a document are faster than many small ones.
+    to_words = layer_data.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
+    by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
+    between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
+    return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
 
 
-@per_layer
 def other_words(layer_data: LayerData) -> Tensor:
     """Return `word_weights` with 0 on the diagonal."""
-    weights = _word_weights(layer_data)
-    weights.diagonal(dim1=-2, dim2=-1).zero_()
-    return weights
+    weights = word_weights(layer_data)
+    return weights * (1 - torch.eye(weights.shape[-1]).to(weights))
 
 
 @per_batch
@@ -68,17 +73,6 @@ def word_members(layer_data: LayerData) -> tuple[Tensor, Tensor]:
         torch.from_numpy(array).to(layer_data.device, layer_data.dtype) for array in (member, share)
     )
     return to[:, None], from_.transpose(1, 2)[:, None]
-
-
-def _word_weights(layer_data: LayerData) -> Tensor:
-    to, from_ = (members[:, 0] for members in word_members(layer_data))
-    n, n_heads, n_tokens, _ = layer_data.weights.shape
-    n_words = to.shape[-1]
-    # Two products for all heads of a document are faster than many small ones.
-    to_words = layer_data.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
-    by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
-    between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
-    return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
 
 
 def _n_words(words: np.ndarray) -> int:
