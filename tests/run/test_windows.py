@@ -104,13 +104,14 @@ def test_words_rows_and_heads_are_counted_in_one_window(tiny_llama: Model) -> No
     document = next(iter(hs.read([TEXT])))
     n = len(document)
     parents = (*range(1, n), -1)
-    document = replace(document, parents=parents, relations=("det",) * n)
+    sentences = ((0, n),)
+    document = replace(document, sentences=sentences, parents=parents, relations=("det",) * n)
     metrics = ["js", "dep_accuracy", "dep_offset", "head_samples", "tokens_per_document"]
     found = hs.analyze(tiny_llama, [document], metrics, windows=20, workers=1)
     assert float(found["tokens_per_document_count"]) > 3
-    n_tokens = float(found["tokens_per_document"]) * float(found["tokens_per_document_count"])
+    n_tokens = round(float(found["tokens_per_document"] * found["tokens_per_document_count"]))
     assert float(found["js_count"]) == n_tokens
-    assert n - 4 <= float(found["cases"].sel(relation="all")) <= n
+    assert n / 2 < float(found["cases"].sel(relation="all")) <= n
     rows = found.states["self"]["head_samples"]["sums"].values[..., 6]
     assert (rows == n_tokens).all()
 
