@@ -84,6 +84,9 @@ class Attention:
     """Factor on q·k; only with `are_scores`."""
     n_visible: Tensor | None = None
     """`batch`: keys before the padding; None without padding. Only with `are_scores`."""
+    again: Callable[[slice], Tensor] | None = None
+    """Function that computes the weights of some rows once more, also after the forward pass; only
+    with blocks of rows."""
 
     @property
     def is_last(self) -> bool:

@@ -154,23 +154,6 @@ def test_layers_may_differ_in_heads() -> None:
     assert (states["exemplars"]["document"][1, 2] == -1).all()
 
 
-@pytest.mark.parametrize("expected", [1, 3, 5, 8])
-def test_any_number_of_layers_may_come(expected: int) -> None:
-    cases = make_cases(5, 4, is_causal=False, layers=5)
-    batch = make_batch(cases)
-    found = []
-    for n_layers in (expected, 5):
-        accumulator = Accumulator([METRICS["distance"](), DepAccuracy()], n_layers)
-        with accumulator.batch(batch) as read:
-            for layer in attentions(cases, batch):
-                read(layer)
-        found.append(accumulator.states()["self"])
-    for name, state in found[0].items():
-        for array, values in state.items():
-            assert values.shape[0] == 5
-            np.testing.assert_array_equal(values, found[1][name][array])
-
-
 @dataclass(frozen=True)
 class _Peeks(RatioMetric):
     """Says it is made of digests, and reads the weights."""

@@ -217,7 +217,7 @@ def test_analyze_takes_layers(tiny_llama: Model) -> None:
 def test_what_does_not_fit_is_refused_before_running(tiny_llama: Model, monkeypatch) -> None:
     monkeypatch.setattr(analyze_module, "memory", lambda: 1000)
     with pytest.raises(InputError, match=r"js need whole layers.*max_tokens=512"):
-        hs.analyze(tiny_llama, ["the cat sat on the mat"], ["js"])
+        hs.analyze(tiny_llama, ["the cat sat on the mat"], ["js"], over="norm")
     result = hs.analyze(tiny_llama, ["the cat sat on the mat"], ["entropy"])
     assert result["entropy"].notnull().all()
 

@@ -18,11 +18,13 @@ from headscope.metrics.core.accumulator import Accumulator, measure_layer
 from headscope.metrics.core.contract import Metric
 from headscope.metrics.core.finalize import finalize_all
 from headscope.metrics.core.layer_data import LayerData
+from headscope.metrics.coreference import Bias, CorefAccuracy
 from headscope.metrics.dependencies import DIRECTIONS, OFFSETS, DepAccuracy, DepOffset
 from headscope.metrics.surface import TokensPerDocument
 from headscope.model.model import Model
 from headscope.probes.probe_dependencies import fold_subtypes
 from headscope.text.document import Document
+from tests.metrics.test_rows import blocks
 from tests.probes.slow_probes import divide, slow_dependencies
 from tests.probes.worlds import (
     RELATIONS,
@@ -39,6 +41,7 @@ def measured(
     metrics: list[Metric],
     per: int = 7,
     relations: tuple[str, ...] = RELATIONS,
+    rows: int | None = None,
 ) -> xr.Dataset:
     accumulator = Accumulator(metrics)
     for start in range(0, len(worlds), per):
@@ -46,7 +49,8 @@ def measured(
         batch = batch_of_worlds(some, first=start, relations=relations)
         with accumulator.batch(batch) as read:
             for attention in layers_of(some, batch):
-                read(attention)
+                for block in [attention] if rows is None else blocks(attention, rows):
+                    read(block)
     return finalize_all(accumulator.states(), metrics, batch.axes, accumulator.layers())["self"]
 
 
@@ -80,6 +84,22 @@ def test_equals_the_slow_reference(is_causal: bool, punctuation: bool, possessiv
         if best > 0:
             offset = int(data["baseline_offset"].sel(relation=relation))
             assert shares[OFFSETS.index(offset)] == max(shares)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["encoder", "causal"])
+@pytest.mark.parametrize("rows", [1, 3, 7, 64])
+def test_rows_count_what_whole_layers_count(rows: int, is_causal: bool) -> None:
+    """Words of several tokens are cut apart, and many weights are equal."""
+    worlds = make_worlds(2, 30, is_causal=is_causal)
+    for world in worlds[::2]:  # sums and means of eighths are exact
+        world.attention = np.round(world.attention * 8) / 8
+    split = [np.diff(world.words, prepend=-2) == 0 for world in worlds]
+    assert sum(map(np.count_nonzero, split)) > 20
+    metrics: list[Metric] = [DepAccuracy(), CorefAccuracy(), CorefAccuracy("words"), Bias()]
+    for metric in metrics:
+        whole, found = (measured(worlds, [metric], rows=n) for n in (None, rows))
+        for name, values in whole.data_vars.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def by_hand(

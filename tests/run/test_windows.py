@@ -100,8 +100,24 @@ def test_windows_of_a_document_are_one_document_in_intervals(tiny_bert: Model) -
     assert float(windowed["null_share_n_eff"].max()) <= 6 + 1e-6
 
 
-def test_what_would_count_twice_is_refused(tiny_bert: Model) -> None:
-    with pytest.raises(InputError, match="js would count the overlap of windows twice"):
-        hs.analyze(tiny_bert, [TEXT], ["js"], windows=20)
+def test_words_rows_and_heads_are_counted_in_one_window(tiny_llama: Model) -> None:
+    document = next(iter(hs.read([TEXT])))
+    n = len(document)
+    parents = (*range(1, n), -1)
+    sentences = ((0, n),)
+    document = replace(document, sentences=sentences, parents=parents, relations=("det",) * n)
+    metrics = ["js", "dep_accuracy", "dep_offset", "head_samples", "tokens_per_document"]
+    found = hs.analyze(tiny_llama, [document], metrics, windows=20, workers=1)
+    assert float(found["tokens_per_document_count"]) > 3
+    n_tokens = round(float(found["tokens_per_document"] * found["tokens_per_document_count"]))
+    assert float(found["js_count"]) == n_tokens
+    assert n / 2 < float(found["cases"].sel(relation="all")) <= n
+    rows = found.states["self"]["head_samples"]["sums"].values[..., 6]
+    assert (rows == n_tokens).all()
+
+
+def test_what_would_count_twice_is_refused(tiny_bert: Model, tiny_llama: Model) -> None:
+    with pytest.raises(InputError, match="importance would count the overlap of windows twice"):
+        hs.importance(tiny_llama, [TEXT], windows=20)
     with pytest.raises(InputError, match="leaves no room"):
         hs.analyze(tiny_bert, [TEXT], ["null_share"], windows=1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from functools import cache
+from typing import Literal, NamedTuple, get_args
 from zlib import crc32
 
 import numpy as np
@@ -13,8 +14,8 @@ from headscope.batch import Axes
 from headscope.errors import UnknownName
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.contract import SELF_BLOCKS, RatioMetric, State, SumMetric, Variable
-from headscope.metrics.core.layer_data import LayerData, per_batch
-from headscope.metrics.core.word_attention import has_tokens, word_rows
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small, join_by, per_batch
+from headscope.metrics.core.word_attention import OfWords, WordRows, has_tokens
 from headscope.statistics.jackknife import (
     Jackknife,
     Scale,
@@ -22,7 +23,15 @@ from headscope.statistics.jackknife import (
     pool,
     ratio_jackknife,
 )
-from headscope.text.antecedents import KINDS, Anaphor, agree, anaphors, traits_of
+from headscope.text.antecedents import (
+    KINDS,
+    Anaphor,
+    Headed,
+    agree,
+    anaphors,
+    headed_mentions,
+    traits_of,
+)
 from headscope.text.document import Document
 
 Candidates = Literal["mentions", "words"]
@@ -69,42 +78,79 @@ class CorefAccuracy(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions, mentions, and mentions of all kinds."""
-        queries, allowed, right, kinds = _masks(layer_data, self.candidates)
-        highest, best = (word_rows(layer_data, queries) * allowed[:, None]).max(-1)
-        is_right = right[:, None].expand(-1, layer_data.n_heads, -1, -1).gather(3, best[..., None])
-        is_found = is_right[..., 0] & (highest > 0)
-        numerator = is_found.double() @ kinds
-        denominator = kinds.sum(1)[:, None].expand_as(numerator)
+        (numerator,) = _found(self.candidates)(layer_data)
+        asked = _mentions(layer_data)
+        cases = np.zeros((len(layer_data.batch), len(MENTION_KINDS)))
+        np.add.at(cases, asked.document[asked.counts], asked.kinds[asked.counts])
+        denominator = torch.from_numpy(cases)[:, None].to(numerator.device).expand_as(numerator)
         return numerator, denominator, denominator[..., 0]
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """Number of right mentions."""
+        return (_found(self.candidates),)
+
+
+class _Mentions(NamedTuple):
+    """Mentions of a batch, one entry each."""
+
+    document: np.ndarray
+    word: np.ndarray
+    """Head word."""
+    kinds: np.ndarray
+    """`mention kind`: memberships."""
+    cluster: np.ndarray
+    """Number of the cluster, not the same in two documents."""
+    counts: np.ndarray
+    """True for mentions that have an antecedent and are not another window's."""
 
 
 @per_batch
-def _masks(layer_data: LayerData, candidates: Candidates) -> tuple[Tensor, ...]:
-    """Return head words (`document mention`), candidates and antecedents (`document mention
-    word`), and kinds (`document mention kind`).
-    """
-    by_document = document_anaphors(layer_data)
-    has = has_tokens(layer_data)
-    shape = len(by_document), max([1, *map(len, by_document)])
-    queries = np.zeros(shape, dtype=np.int64)
-    allowed = np.zeros((*shape, has.shape[1]))
-    right = np.zeros((*shape, has.shape[1]), dtype=bool)
-    kinds = np.zeros((*shape, len(MENTION_KINDS)))
-    for row, document in enumerate(by_document):
-        for number, anaphor in enumerate(document):
-            queries[row, number] = anaphor.mention.head_word
-            if candidates == "words":
-                allowed[row, number] = has[row]
-                allowed[row, number, anaphor.mention.head_word] = 0
-            else:
-                allowed[row, number, [other.head_word for other in anaphor.candidates]] = 1
-            right[row, number, list(anaphor.antecedents)] = True
-            kinds[row, number] = _kinds(anaphor)
-    tensors = (
-        torch.from_numpy(array).to(layer_data.device) for array in (queries, allowed, right, kinds)
-    )
-    queries_, allowed_, right_, kinds_ = tensors
-    return queries_, allowed_.to(layer_data.dtype), right_, kinds_
+def _mentions(layer_data: LayerData) -> _Mentions:
+    has, asking = has_tokens(layer_data), has_tokens(layer_data, asking=True)
+    first: dict[tuple[int, str], tuple[int, int]] = {}
+    """By document and cluster: its number, and its first head word."""
+    rows = []
+    for row, document in enumerate(layer_data.batch.documents):
+        for mention in headed_mentions(document, has[row].tolist()):
+            word, key = mention.head_word, (row, mention.mention.cluster)
+            number, start = first.setdefault(key, (len(first), word))
+            rows.append((row, word, number, start < word and asking[row, word], *_kinds(mention)))
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), 4 + len(MENTION_KINDS)).T
+    documents, words, clusters, counts, *kinds = columns
+    return _Mentions(documents, words, np.stack(kinds, 1), clusters, counts > 0)
+
+
+@cache
+def _found(candidates: Candidates) -> OfWords:
+    """`document head kind`, float64: number of mentions that attend most to an antecedent."""
+
+    def read(words: WordRows) -> Small:
+        layer_data, n_words = words.layer_data, words.weights.shape[-1]
+        all_mentions = _mentions(layer_data)
+        entries = words.entries(all_mentions.document, all_mentions.word)
+        here = np.flatnonzero(all_mentions.counts & (entries >= 0))
+        document, word, kinds, cluster, _ = (column[here] for column in all_mentions)
+        weights = words.weights[entries[here]]
+        found = torch.zeros(
+            (len(layer_data.batch), layer_data.n_heads, len(MENTION_KINDS)), dtype=torch.float64
+        )
+        if len(here):
+            members = has_tokens(layer_data)
+            allowed = members[document] & (np.arange(n_words) != word[:, None])
+            if candidates == "mentions":
+                members = np.zeros_like(members)
+                members[all_mentions.document, all_mentions.word] = True
+                allowed = members[document] & (np.arange(n_words) < word[:, None])
+            highest, best = (weights * torch.from_numpy(allowed).to(weights)[:, None]).max(-1)
+            guess, pairs = best.cpu().numpy(), all_mentions.cluster * n_words + all_mentions.word
+            is_right = np.isin(cluster[:, None] * n_words + guess, pairs) & (guess < word[:, None])
+            is_right &= (highest > 0).cpu().numpy()
+            right = torch.from_numpy(is_right[..., None] * kinds[:, None]).double()
+            found.index_add_(0, torch.from_numpy(document), right)
+        return (found.to(weights.device),)
+
+    return OfWords(read, join_by("sum"))
 
 
 @dataclass(frozen=True)
@@ -138,18 +184,15 @@ class CorefBaseline(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return right mentions of each rule, mentions, and mentions of all kinds."""
-        by_document = document_anaphors(layer_data)
-        right = np.zeros((len(by_document), len(MENTION_KINDS), len(RULES)))
-        cases = np.zeros((len(by_document), len(MENTION_KINDS)))
-        for row, (document, mentions) in enumerate(
-            zip(layer_data.batch.documents, by_document, strict=False)
-        ):
+        batch = layer_data.batch
+        right = np.zeros((len(batch), len(MENTION_KINDS), len(RULES)))
+        cases = np.zeros((len(batch), len(MENTION_KINDS)))
+        for row, mentions in enumerate(document_anaphors(layer_data)):
             for anaphor in mentions:
-                kinds = _kinds(anaphor)
+                kinds = np.array(_kinds(anaphor.mention))
                 cases[row] += kinds
-                guesses = guess(document, anaphor)
-                is_right = [guesses[rule] in anaphor.antecedents for rule in RULES]
-                right[row] += kinds[:, None] * np.array(is_right)
+                guesses = guess(batch.documents[row], anaphor)
+                right[row] += kinds[:, None] * [guesses[r] in anaphor.antecedents for r in RULES]
         return torch.from_numpy(right), torch.from_numpy(cases), torch.from_numpy(cases[:, 0])
 
     def variables(self) -> tuple[Variable, ...]:
@@ -183,16 +226,18 @@ def guess(document: Document, anaphor: Anaphor) -> dict[str, int | None]:
 
 @per_batch
 def document_anaphors(layer_data: LayerData) -> list[list[Anaphor]]:
-    """Return the anaphors of each document; empty if the batch has no documents."""
-    batch, has = layer_data.batch, has_tokens(layer_data)
-    by_document = [
-        anaphors(document, has[row].tolist()) for row, document in enumerate(batch.documents)
+    """Return the anaphors of each document, without those of other windows; empty if the batch has
+    no documents.
+    """
+    has, asking = has_tokens(layer_data), has_tokens(layer_data, asking=True)
+    return [
+        [a for a in anaphors(document, has[row].tolist()) if asking[row, a.mention.head_word]]
+        for row, document in enumerate(layer_data.batch.documents)
     ]
-    return by_document + [[] for _ in range(len(batch) - len(by_document))]
 
 
-def _kinds(anaphor: Anaphor) -> np.ndarray:
-    return np.array([kind in ("all", anaphor.mention.kind) for kind in MENTION_KINDS], dtype=float)
+def _kinds(mention: Headed) -> list[bool]:
+    return [kind in ("all", mention.kind) for kind in MENTION_KINDS]
 
 
 CONDITION = "condition"
@@ -201,6 +246,57 @@ CONDITIONS = ("pro", "anti")
 CANDIDATES = ("true", "other")
 N_OCCUPATIONS = 256
 """Cells that occupations are hashed into; few of WinoBias's 40 share one."""
+
+
+class _Case(NamedTuple):
+    """Pronoun with a true antecedent and another candidate."""
+
+    document: int
+    number: int
+    """Number in its document."""
+    condition: int
+    word: int
+    candidates: tuple[set[int], set[int]]
+    """Head words of the true antecedent and of the other candidate."""
+    occupations: tuple[int, int]
+
+
+@per_batch
+def _cases(layer_data: LayerData) -> list[_Case]:
+    cases = []
+    for row, mentions in enumerate(document_anaphors(layer_data)):
+        document = layer_data.batch.documents[row]
+        condition = document.meta.get(CONDITION)
+        if condition not in CONDITIONS:
+            continue
+        pronouns = [
+            (a.mention.head_word, rivals(a)) for a in mentions if a.mention.kind == "pronoun"
+        ]
+        both = [(word, candidates) for word, candidates in pronouns if all(candidates)]
+        for number, (word, (true, other)) in enumerate(both):
+            occupations = _occupation(document, true), _occupation(document, other)
+            at = row, number, CONDITIONS.index(condition), word
+            cases.append(_Case(*at, (true, other), occupations))
+    return cases
+
+
+def _candidate_sums(words: WordRows) -> Small:
+    """`document head pronoun candidate`, float64: attention to the words of each candidate."""
+    cases = _cases(words.layer_data)
+    places = np.array([(case.document, case.word) for case in cases], dtype=np.int64)
+    entries = words.entries(*places.reshape(-1, 2).T)
+    shape = len(words.layer_data.batch), words.layer_data.n_heads
+    n_pronouns = 1 + max((case.number for case in cases), default=0)
+    paid = words.weights.new_zeros((*shape, n_pronouns, len(CANDIDATES)), dtype=torch.float64)
+    for case, entry in zip(cases, entries, strict=True):
+        if entry >= 0:
+            for number, candidate in enumerate(case.candidates):
+                to = words.weights[entry][:, sorted(candidate)].sum(-1)
+                paid[case.document, :, case.number, number] = to.double()
+    return (paid,)
+
+
+_to_candidates = OfWords(_candidate_sums, join_by("sum"))
 
 
 @dataclass(frozen=True)
@@ -232,6 +328,7 @@ class Bias(SumMetric):
     blocks = SELF_BLOCKS
     is_default = False
     axis_labels = {"condition": CONDITIONS, "candidate": CANDIDATES}
+    reductions = (_to_candidates,)
     arrays = {
         "attention": ("bucket", "head", "condition", "candidate"),
         "right": ("bucket", "head", "condition"),
@@ -248,24 +345,20 @@ class Bias(SumMetric):
 
     def add(self, state: State, layer_data: LayerData) -> None:
         """Add attention to both candidates, and the preferred one, by bucket and occupation."""
-        batch = layer_data.batch
-        rows, conditions, masks, queries, index, occupations = _cases(layer_data)
-        if not len(rows):
-            return
-        between = word_rows(layer_data, queries)[:, :, None]  # document head 1 pronoun word
-        to = (between * masks[:, None]).sum(-1).double()  # document head candidate pronoun
-        attention = to[index[0], :, :, index[1]].cpu().numpy()  # case head candidate
-        is_right = attention[..., 0] > attention[..., 1]
-        buckets = batch.buckets[rows]
-        for case, (bucket, condition) in enumerate(zip(buckets, conditions, strict=True)):
-            state["attention"][bucket, :, condition] += attention[case]
-            state["right"][bucket, :, condition] += is_right[case]
+        batch, cases = layer_data.batch, _cases(layer_data)
+        (paid,) = _to_candidates(layer_data)
+        for row, number, condition, _, _, occupations in cases:
+            attention = paid[row, :, number].cpu().numpy()  # head candidate
+            is_right = attention[:, 0] > attention[:, 1]
+            bucket = batch.buckets[row]
+            state["attention"][bucket, :, condition] += attention
+            state["right"][bucket, :, condition] += is_right
             state["cases"][bucket, condition] += 1
             state["count"][bucket] += 1
             half = batch.axes.units[bucket] % 2
-            for occupation in occupations[case]:
-                state["occupation_attention"][half, occupation, :, condition] += attention[case]
-                state["occupation_right"][half, occupation, :, condition] += is_right[case]
+            for occupation in occupations:
+                state["occupation_attention"][half, occupation, :, condition] += attention
+                state["occupation_right"][half, occupation, :, condition] += is_right
                 state["occupation_cases"][half, occupation, condition] += 1
 
     def variables(self) -> tuple[Variable, ...]:
@@ -338,49 +431,6 @@ def rivals(anaphor: Anaphor) -> tuple[set[int], set[int]]:
     nouns = [c for c in anaphor.candidates if c.kind != "pronoun"]
     true = {c.head_word for c in nouns if c.mention.cluster == cluster}
     return true, {c.head_word for c in nouns if c.mention.cluster != cluster} - true
-
-
-@per_batch
-def _cases(
-    layer_data: LayerData,
-) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, list[Tensor], list[tuple[int, int]]]:
-    """Return documents and conditions by case, masks of candidates (`document candidate pronoun
-    word`), pronouns (`document pronoun`), the indices of cases in these, and occupations by case.
-    """
-    batch = layer_data.batch
-    case_list: list[tuple[int, int, int, int, set[int], set[int]]] = []
-    for row, document in enumerate(document_anaphors(layer_data)):
-        condition = batch.documents[row].meta.get(CONDITION) if document else None
-        if condition in CONDITIONS:
-            pronouns = [
-                (a.mention.head_word, *rivals(a)) for a in document if a.mention.kind == "pronoun"
-            ]
-            cases = [case for case in pronouns if case[1] and case[2]]
-            case_list += [
-                (row, CONDITIONS.index(condition), n, *case) for n, case in enumerate(cases)
-            ]
-    n_words = has_tokens(layer_data).shape[1]
-    most = 1 + max((case[2] for case in case_list), default=0)
-    queries = np.zeros((len(batch), most), dtype=np.int64)
-    masks = np.zeros((len(batch), 2, most, n_words))
-    for row, _, number, query, true, other in case_list:
-        queries[row, number] = query
-        masks[row, 0, number, list(true)] = 1
-        masks[row, 1, number, list(other)] = 1
-    numbered = np.array([case[:3] for case in case_list], dtype=np.int64).reshape(-1, 3)
-    rows, conditions, numbers = numbered.T
-    device = layer_data.device
-    return (
-        rows,
-        conditions,
-        torch.from_numpy(masks).to(device, layer_data.dtype),
-        torch.from_numpy(queries).to(device),
-        [torch.from_numpy(index).to(device) for index in (rows, numbers)],
-        [
-            (_occupation(batch.documents[row], true), _occupation(batch.documents[row], other))
-            for row, _, _, _, true, other in case_list
-        ],
-    )
 
 
 def _occupation(document: Document, head_words: set[int]) -> int:

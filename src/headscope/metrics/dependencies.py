@@ -356,7 +356,7 @@ class DepAccuracy(_DepMetric):
 
     def add(self, state: State, layer_data: LayerData) -> None:
         """Count the right predictions, by bucket, relation and direction."""
-        cases, best = self._cases(layer_data), best_words(layer_data)
+        cases, best = self._cases(layer_data), best_words(layer_data)[:2]
         document, query = map(torch.from_numpy, (cases.document, cases.query))
         predicted = torch.stack([words.cpu()[document, :, query] for words in best], dim=-1)
         parent = torch.from_numpy(cases.parent)[:, None, None]

@@ -33,14 +33,15 @@ def compiled() -> Callable[..., np.ndarray] | None:
     return js_sums_compiled
 
 
-def js_sums(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
+def js_sums(rows: np.ndarray, *, is_causal: bool, first: int = 0) -> np.ndarray:
     """`head head`, float64: return the sum over queries of JS in nats, 0 on the diagonal. `rows`
-    (`head query key`) is the attention of one document without padding, not normalized.
+    (`head query key`) is the attention of one document without padding, not normalized, from query
+    `first` on.
     """
-    return (compiled() or js_sums_blocked)(rows, is_causal=is_causal)
+    return (compiled() or js_sums_blocked)(rows, is_causal=is_causal, first=first)
 
 
-def js_sums_blocked(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
+def js_sums_blocked(rows: np.ndarray, *, is_causal: bool, first: int = 0) -> np.ndarray:
     """Compute `js_sums` in NumPy: a few queries at a time, one head against all later ones."""
     weights = np.maximum(np.asarray(rows, dtype=np.float32), TINY)
     n_heads, n_queries, n_keys = weights.shape
@@ -48,7 +49,7 @@ def js_sums_blocked(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
     step = max(1, BLOCK // max(1, n_heads * n_keys))
     for start in range(0, n_queries, step):
         stop = min(start + step, n_queries)
-        chunk = weights[:, start:stop, : stop if is_causal else n_keys].reshape(n_heads, -1)
+        chunk = weights[:, start:stop, : first + stop if is_causal else n_keys].reshape(n_heads, -1)
         twice = 2 * chunk
         self_products = np.einsum("hk,hk->h", twice, np.log(twice)) / 4
         mixture, logs = np.empty_like(chunk), np.empty_like(chunk)
@@ -87,6 +88,7 @@ class JensenShannon(LayersMetric):
     order = 300
     blocks = SELF_BLOCKS
     is_default = False
+    takes_rows = True
 
     def state_dims(self, array: str) -> tuple[str, ...]:
         """Return the axes: pairs of heads, heads per layer, or none."""
@@ -103,16 +105,20 @@ class JensenShannon(LayersMetric):
     def measure(self, layers: Sequence[LayerData]) -> State:
         """Sum over the tokens of a batch, document by document, without padding."""
         ordered = sorted(layers, key=lambda layer_data: layer_data.layer)
-        mask = ordered[0].queries.mask
+        rows, tokens = ordered[0].rows, ordered[0].queries
         heads = [layer_data.n_heads for layer_data in ordered]
         sums = np.zeros((sum(heads), sum(heads)))
-        for document, real in enumerate(mask):
-            positions = np.flatnonzero(real)
-            if not len(positions):
+        for document, asking in enumerate(tokens.asking[:, rows]):
+            if not asking.any():
                 continue
-            span = slice(int(positions[0]), int(positions[-1]) + 1)
-            rows = [r.weights[document, :, span, span].float().cpu().numpy() for r in ordered]
-            sums += js_sums(np.concatenate(rows), is_causal=ordered[0].is_causal)
+            here, keys = np.flatnonzero(asking), np.flatnonzero(tokens.mask[document])
+            span, n_before = slice(here[0], here[-1] + 1), int(keys[0])
+            seen = slice(n_before, int(keys[-1]) + 1)
+            weights = [r.weights[document, :, span, seen].float().cpu().numpy() for r in ordered]
+            # A query that another window counts is a row of 0, which adds 0.
+            counted = np.concatenate(weights) * asking[span][:, None]
+            first = rows.start + int(here[0]) - n_before
+            sums += js_sums(counted, is_causal=ordered[0].is_causal, first=first)
         n, most = len(heads), max(heads)
         full = np.zeros((n, most, n, most))  # 0 where a layer has fewer heads
         filled = np.flatnonzero(np.arange(most) < np.array(heads)[:, None])
@@ -120,7 +126,7 @@ class JensenShannon(LayersMetric):
         return {
             "sum": full,
             "heads": np.array(heads, dtype=np.float64),
-            "count": np.array(float(mask.sum())),
+            "count": np.array(float(tokens.asking[:, rows].sum())),
         }
 
     def merge(self, states: Sequence[State], *, in_place: bool = False) -> State:

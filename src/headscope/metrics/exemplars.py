@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes
+from headscope.lazy import torch
 from headscope.metrics.core.contract import SELF_BLOCKS, MergedMetric, State, Variable
-from headscope.metrics.core.layer_data import LayerData
-from headscope.metrics.core.regions import peaks
+from headscope.metrics.core.layer_data import LayerData, Reduction, Small, join_by
+from headscope.metrics.core.regions import (
+    diagonal_sums,
+    distances,
+    first_tokens,
+    peaks,
+    real_pairs,
+    square,
+    whole_log_sums,
+)
 from headscope.statistics.jackknife import ratio
 
 ARRAYS = ("weight", "document", "query", "key")
@@ -183,21 +193,27 @@ class HeadSamples(MergedMetric):
             "weights": np.zeros(entry_shape, dtype=np.float32),
         }
 
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """Weights among the first tokens, and the parts of the scores."""
+        return _shown(self.tokens), whole_log_sums, diagonal_sums, spread_sums, followed_sums
+
     def measure(self, layer_data: LayerData) -> State:
         """Return the documents of a batch, smallest hashes first."""
         batch, sequences = layer_data.batch, layer_data.queries
         state = self.zero(layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal)
         heads = np.arange(layer_data.n_heads)
+        squares = _shown(self.tokens)(layer_data)[0].double().cpu().numpy()
+        sums = _score_sums(layer_data)
+        lengths = first_tokens(layer_data, self.tokens, special=True)[1]
         for at in np.lexsort((batch.numbers, batch.sample_hashes)):
-            real = np.flatnonzero(sequences.mask[at])
+            n = lengths[at]
             has_gap = sequences.left_out is not None and (sequences.left_out[at] >= 0).any()
-            if len(real) < 2 or has_gap:  # only the first row and column, or words left out
+            if n < 2 or has_gap:  # only the first row and column, or words left out
                 continue
-            weights = layer_data.weights[at].double().cpu().numpy()[:, real][:, :, real]
-            shown = weights[:, : self.tokens, : self.tokens]
+            shown = squares[at, :, :n, :n]
             highest = shown[:, 1:, 1:].max((1, 2))
-            ids = None if sequences.ids is None else sequences.ids[at][real]
-            state["sums"] += _sums(weights, ids, highest)
+            state["sums"] += np.column_stack((sums[at], highest, np.ones(len(highest))))
             state["histogram"][heads, np.minimum((highest * BINS).astype(int), BINS - 1)] += 1
             fifth = np.minimum((highest * INTERVALS).astype(int), INTERVALS - 1)
             free = state["document"][heads, fifth] < 0
@@ -206,7 +222,7 @@ class HeadSamples(MergedMetric):
             state["document"][place] = batch.numbers[at]
             state["order"][place] = batch.sample_hashes[at]
             state["highest"][place] = highest[taking]
-            state["length"][place] = shown.shape[1]
+            state["length"][place] = n
             # The highest keys and weights of each row, else -1 and 0.
             keys = np.argsort(-shown[taking], axis=-1, kind="stable")[..., :KEPT_KEYS]
             kept = np.take_along_axis(shown[taking], keys, axis=-1)
@@ -248,24 +264,58 @@ class HeadSamples(MergedMetric):
         }
 
 
-def _sums(weights: np.ndarray, ids: np.ndarray | None, highest: np.ndarray) -> np.ndarray:
-    """`head column`: return the sums of one document from its attention (`head query key`)."""
-    n = weights.shape[1]
-    positions = np.arange(n)
-    distance = np.abs(positions[:, None] - positions[None, :]).astype(np.float64)
-    logs = np.log(np.where(weights > 0, weights, 1))
-    same = np.zeros((n, n), bool) if ids is None else np.tril(ids[:, None] == ids[None, :], -1)
-    after = np.pad(same, ((0, 0), (1, 0)))[:, :-1]
-    followed = np.where(weights < MIN_INDUCTION, 0, weights)[:, after].sum(-1)
-    columns = (
-        weights.diagonal(0, 1, 2).sum(-1),
-        weights.diagonal(-1, 1, 2).sum(-1),
-        -(weights * logs).sum((1, 2)),
-        (weights * distance).sum((1, 2)),
-        (weights * distance**2).sum((1, 2)),
-        followed,
-        *(np.full(len(weights), float(count)) for count in (n, n - 1, after.any(1).sum())),
-        highest,
-        np.ones(len(weights)),
+@cache
+def _shown(first: int) -> Reduction:
+    """`document head query key`: weights among the first tokens, at most all of them."""
+
+    def read(layer_data: LayerData) -> Small:
+        n = min(first, layer_data.n_queries)
+        return (square(layer_data, first, special=True)[..., :n, :n],)
+
+    return Reduction(read, join_by("sum"))
+
+
+def _spread_sums(layer_data: LayerData) -> Small:
+    """`document head 2`, float64: attention times distance, and times its square."""
+    far = distances(layer_data) * real_pairs(layer_data)
+    forms = torch.stack((far, far.square()), -1).flatten(1, 2)
+    return (torch.bmm(layer_data.weights.flatten(2).double(), forms.double()),)
+
+
+def _followed_sums(layer_data: LayerData) -> Small:
+    """`document head`, float64: attention to keys after an earlier equal token, small ones left
+    out.
+    """
+    weights, tokens, rows = layer_data.weights, layer_data.queries, layer_data.rows
+    if tokens.ids is None:
+        return (weights.new_zeros(weights.shape[:2], dtype=torch.float64),)
+    ids, asking, mask = map(torch.from_numpy, (tokens.ids, tokens.asking, tokens.mask))
+    same = ids[:, rows, None] == ids[:, None, : layer_data.n_keys]
+    same &= asking[:, rows, None] & mask[:, None, : layer_data.n_keys]
+    after = torch.nn.functional.pad(same.tril(rows.start - 1), (1, 0))[..., :-1]
+    counts = (weights >= MIN_INDUCTION) & after[:, None].to(weights.device)
+    return ((weights * counts).sum((2, 3)).double(),)
+
+
+spread_sums = Reduction(_spread_sums, join_by("sum"))
+followed_sums = Reduction(_followed_sums, join_by("sum"))
+
+
+def _score_sums(layer_data: LayerData) -> np.ndarray:
+    """`document head column`: return the first of COLUMNS by document."""
+    (previous, itself, _), (products,) = (
+        diagonal_sums(layer_data)[0].unbind(-1),
+        whole_log_sums(layer_data),
     )
-    return np.stack(columns, axis=-1)
+    distance, squared = spread_sums(layer_data)[0].unbind(-1)
+    tokens = layer_data.queries
+    counts = np.zeros((len(layer_data.batch), 3))
+    for row, (mask, asking) in enumerate(zip(tokens.mask, tokens.asking, strict=True)):
+        real = np.flatnonzero(mask)
+        ids = real if tokens.ids is None else tokens.ids[row, real]
+        is_new = np.isin(np.arange(len(real)), np.unique(ids, return_index=True)[1])
+        counts[row] = [(asking[real] & some).sum() for some in (True, real > real[:1], ~is_new)]
+    columns = itself, previous, -products.sum(-1), distance, squared, *followed_sums(layer_data)
+    values = torch.stack(columns, -1).cpu().numpy()
+    spread = np.broadcast_to(counts[:, None], (*values.shape[:2], 3))
+    return np.concatenate((values, spread), axis=-1)

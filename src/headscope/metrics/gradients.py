@@ -19,14 +19,14 @@ from headscope.metrics.core.layer_data import (
     per_layer,
     per_rows,
 )
-from headscope.metrics.core.regions import everything
+from headscope.metrics.core.regions import real_pairs
 from headscope.metrics.surface import key_classes
 
 
 @per_rows
 def _pairs(layer_data: LayerData) -> Tensor:
     """`document row key`: return 1 for visible pairs."""
-    pairs = everything(layer_data).pairs(layer_data.rows, layer_data.n_keys)
+    pairs = real_pairs(layer_data)
     return pairs.tril(layer_data.rows.start) if layer_data.is_causal else pairs
 
 

@@ -73,6 +73,11 @@ def is_query(layer_data: LayerData) -> Tensor:
     return everything(layer_data).queries
 
 
+def token_counts(layer_data: LayerData) -> Tensor:
+    """`document head`, float64: return the number of tokens."""
+    return is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
+
+
 def query_masses(layer_data: LayerData) -> Tensor:
     """`document head query`, float64: return row sums, 1 except with sink logits and edits."""
     return whole_masses(layer_data)[0]
@@ -107,8 +112,7 @@ class OffsetShare(SurfaceMetric):
         """Return attention at each offset, attention of queries with a token there, and queries."""
         masses = query_masses(layer_data)
         paid = [(masses[..., queries] * mask).sum(-1) for queries, mask in _pairs(layer_data)]
-        count = is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
-        return diagonal_sums(layer_data)[0], torch.stack(paid, -1), count
+        return diagonal_sums(layer_data)[0], torch.stack(paid, -1), token_counts(layer_data)
 
 
 @dataclass(frozen=True)
@@ -135,13 +139,11 @@ class ClassShare(SurfaceMetric):
     def sums(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return attention to each class, all attention, and queries."""
         classes = key_classes(layer_data)
-        columns = whole_masses(layer_data)[2]
-        count = is_query(layer_data).double().sum(-1, keepdim=True).expand(-1, layer_data.n_heads)
-        is_known = float(classes is not None)
+        total, count = query_masses(layer_data).sum(-1), token_counts(layer_data)
         if classes is None:
-            n_classes = len(layer_data.batch.axes.key_classes)
-            classes = columns.new_zeros((columns.shape[0], columns.shape[2], n_classes))
-        return columns @ classes, query_masses(layer_data).sum(-1) * is_known, count * is_known
+            empty = total.new_zeros((*total.shape, len(layer_data.batch.axes.key_classes)))
+            return empty, total * 0, count * 0
+        return whole_masses(layer_data)[2] @ classes, total, count
 
 
 class _ToSeparators(SurfaceMetric):
@@ -234,9 +236,9 @@ class SinkRate(RatioMetric):
 
     def rows(self, layer_data: LayerData) -> tuple[Tensor, Tensor, Tensor]:
         """Return 1 if the first token is a sink, and documents twice."""
-        n_tokens = is_query(layer_data).double().sum(-1, keepdim=True)
+        n_tokens = token_counts(layer_data)
         mean = to_first(layer_data)[0] / n_tokens.clamp_min(1)
-        counts = (n_tokens > 1).double().expand(-1, layer_data.n_heads)
+        counts = (n_tokens > 1).double()
         return (mean > self.threshold).double() * counts, counts, counts
 
 

@@ -168,7 +168,11 @@ def make_plan(
     pairs = sum(min(length, longest) ** 2 for length in surveyed.lengths)
     is_long = sum(surveyed.lengths) >= COMPILED_FROM or pairs >= COMPILED_FROM_PAIRS
     is_compiled = is_long and has_numba()
-    whole = [m.name for m in chosen if not reads_rows(m)]
+    whole = [
+        m.name
+        for m in chosen
+        if not reads_rows(m) or (isinstance(m, LayersMetric) and settings.over != "attention")
+    ]
     has_rows = model.wiring.has_rows and (
         not with_gradients or all(site.is_plain for site in model.wiring.sites)
     )

@@ -200,7 +200,7 @@ def measure_shard(
     """
     encoder = Encoder.of(model, plan)
     report = ShardReport()
-    accumulator = Accumulator(plan.metrics, model.info.n_layers)
+    accumulator = Accumulator(plan.metrics)
     encoded = []
     for document in encoder.encode(shard.documents):
         if all(all(tokens.special) for tokens in document.stacks.values()):

@@ -1,17 +1,16 @@
 """Accumulation of batches: forward passes in, states of all metrics out.
 
-A batch is added after its forward pass has ended, so a failed pass counts nothing. The rows of all
-ratio metrics of a layer lie side by side in one table `bucket × number`: with small models, calls
-cost more than sums. Sums of reductions are added in place; other states are merged 16 at a time.
+A batch is added after its forward pass has ended, so a failed pass counts nothing. Rows of ratio
+metrics, and sums of reductions, are added in place; other states are merged 16 at a time. States of
+several layers have the heads of all, side by side, and are split at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from math import prod
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,43 +28,8 @@ from headscope.metrics.core.contract import (
     SumMetric,
     attribute_errors,
 )
-from headscope.metrics.core.layer_data import JoinedLayers, LayerData, RowsReader
+from headscope.metrics.core.layer_data import LayerData, Reduction, RowsReader, Small, join_layers
 from headscope.metrics.core.registry import is_ours
-
-
-def side_by_side(arrays: Sequence[Tensor], n_layers: int = 1) -> Tensor:
-    """`document layer number`: return several arrays (`document …`) as one table, float64 on the
-    CPU. For several layers, arrays are `document head …` with the heads of all.
-    """
-    rows = [array.reshape(len(array), n_layers, -1).double() for array in arrays]
-    return torch.cat(rows, dim=2).cpu()
-
-
-def row_shape(array: Tensor, n_layers: int = 1) -> tuple[int, ...]:
-    """Return the shape of one document's row of one layer."""
-    shape = tuple(array.shape[1:])
-    return shape if n_layers == 1 else (shape[0] // n_layers, *shape[1:])
-
-
-class Sums:
-    """Running sums of the rows of one layer, by bucket of the documents."""
-
-    def __init__(self, n_buckets: int, shapes: Sequence[tuple[int, ...]]) -> None:
-        self._shapes = list(shapes)
-        width = sum(prod(shape) for shape in self._shapes)
-        self._table = torch.zeros((n_buckets, width), dtype=torch.float64)
-
-    def add(self, rows: Tensor, batch: Batch) -> None:
-        """Add rows, `document number`."""
-        buckets = batch.once("buckets", lambda: torch.from_numpy(batch.buckets.astype(np.int64)))
-        self._table.index_add_(0, buckets, rows)
-
-    def arrays(self) -> list[np.ndarray]:
-        """`bucket …`: return the sums of each array."""
-        ends = np.cumsum([prod(shape) for shape in self._shapes])[:-1]
-        split = zip(np.split(self._table.numpy(), ends, axis=1), self._shapes, strict=True)
-        return [np.ascontiguousarray(sums).reshape(-1, *shape) for sums, shape in split]
-
 
 States = dict[str, dict[str, State]]
 """States by block and metric."""
@@ -74,46 +38,30 @@ ONCE = -1
 MAX_WAITING = 16
 MAX_JOINED = 4096
 """Tokens of a batch up to which reductions of all layers are kept and measured together."""
+MAX_COMPARED = 1 << 24
+"""Weights of all layers that are compared at once."""
 
 _MetricInput = Literal["text", "layer", "reductions", "layers"]
 """Input of a metric: any layer (only the text matters), each layer, reductions of all layers, or
 all layers."""
+_Rows = tuple[Tensor, Tensor, Tensor]
+"""Numerator, denominator and count of a ratio, by document."""
 
 
 class _StateKey(NamedTuple):
     block: str
-    layer: int
-    kind: _MetricInput
-
-
-class _RatioTable(NamedTuple):
-    shapes: list[tuple[int, ...]]
-    """Shape of each array, without `document`."""
-    table: Tensor
-    """`document number`: all arrays side by side."""
-
-
-@dataclass(eq=False)
-class _BatchSums:
-    """Sums of one batch, before they are added to the states."""
-
-    rows: dict[_StateKey, _RatioTable] = field(default_factory=dict)
-    states: dict[tuple[_StateKey, str], State] = field(default_factory=dict)
-    to_add: list[tuple[SumMetric, LayerData, tuple[int, ...]]] = field(default_factory=list)
-    """Metrics that add in place, with their data and layers."""
+    layers: tuple[int, ...]
+    metric: str
 
 
 class Accumulator:
     """Sums over batches. Use `batch` around each forward pass, `states` at the end."""
 
-    def __init__(self, metrics: Sequence[Metric], n_layers: int = 1) -> None:
+    def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
-        self._n_layers = n_layers
         self._by_input: dict[tuple[str, _MetricInput], list[Metric]] = {}
-        self._sums: dict[_StateKey, Sums] = {}
-        self._waiting: dict[tuple[_StateKey, str], list[State]] = {}
-        self._added: dict[tuple[str, tuple[int, ...], str], State] = {}
-        """States by block, layers and metric, with the heads of these layers side by side."""
+        self._states: dict[_StateKey, list[State]] = {}
+        """States to merge; only one for sums, which are added in place."""
         self._axes = Axes()
         self._is_causal: dict[str, bool] = {}
         self._unchecked = {metric.name for metric in metrics if not is_ours(metric)}
@@ -133,11 +81,11 @@ class Accumulator:
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """Yield a reader for one forward pass over these documents."""
-        measured = _BatchSums()
-        # By block: reductions by number of heads (layers may differ), and all layers with their
-        # weights if a metric compares layers.
-        reduced: dict[str, dict[int, JoinedLayers]] = {}
-        whole: dict[str, list[LayerData]] = {}
+        measured: dict[_StateKey, _Rows | LayerData | State] = {}
+        # By block: reductions by number of heads (layers may differ) and layer, with the first of
+        # these; and all layers if a metric compares layers.
+        reduced: dict[str, dict[int, tuple[LayerData, dict[int, dict[Reduction, Small]]]]] = {}
+        layers: dict[str, list[Attention]] = {}
         reader: RowsReader | None = None
 
         def read(attention: Attention) -> None:
@@ -145,43 +93,51 @@ class Accumulator:
             attention = attention.in_float32()
             layer_data, block = LayerData(attention, batch), attention.block
             if block not in reduced:
-                reduced[block], whole[block] = {}, []
+                reduced[block], layers[block] = {}, []
                 self._is_causal[block] = layer_data.is_causal
-                self._measure(layer_data, [ONCE], "text", measured)
+                measured.update(self._measure(layer_data, [ONCE], "text"))
             if attention.rows is None:
-                self._measure(layer_data, [attention.layer], "layer", measured)
+                measured.update(self._measure(layer_data, [attention.layer], "layer"))
             metrics = self._metrics_of(block, "reductions")
             if reductions := dict.fromkeys(r for metric in metrics for r in metric.reductions):
                 reader = reader or RowsReader(layer_data, reductions)
                 reader.add(layer_data)
                 if attention.is_last:
                     results, reader = reader.results(), None
+                    like = LayerData.of_reductions(layer_data, layer_data.n_heads, {})
                     if layer_data.n_queries * len(batch) > MAX_JOINED:
-                        joined = JoinedLayers(layer_data, 1)
-                        joined.add(attention.layer, results)
-                        self._measure(joined.joined(), joined.layers, "reductions", measured)
+                        one = join_layers(like, {attention.layer: results})
+                        measured.update(self._measure(one, [attention.layer], "reductions"))
                     else:
-                        heads = attention.n_heads
-                        if heads not in reduced[block]:
-                            reduced[block][heads] = JoinedLayers(layer_data, self._n_layers)
-                        reduced[block][heads].add(attention.layer, results)
+                        by_heads = reduced[block].setdefault(attention.n_heads, (like, {}))
+                        by_heads[1][attention.layer] = results
             layer_data.forget()
-            if self._metrics_of(block, "layers"):
-                whole[block].append(LayerData(attention.without_vectors(), batch))
+            if self._metrics_of(block, "layers") and attention.is_last:
+                kept = attention.without_vectors()
+                if attention.rows is not None:  # computed again
+                    shape = len(batch), kept.n_heads, 0, attention.weights.shape[-1]
+                    kept = replace(kept, weights=attention.weights.new_empty(shape))
+                layers[block].append(kept)
 
         yield read
         for block, by_shape in reduced.items():
-            for joined in by_shape.values():
-                self._measure(joined.joined(), joined.layers, "reductions", measured)
-            for metric in self._metrics_of(block, "layers"):
-                assert isinstance(metric, LayersMetric)
-                state_key = _StateKey(block, ONCE, "layers")
-                with self._guard(metric, whole[block][0]):
-                    measured.states[state_key, metric.name] = metric.measure(whole[block])
-        self._check_finite(measured)
+            for like, by_layer in by_shape.values():
+                joined = join_layers(like, by_layer)
+                measured.update(self._measure(joined, [*by_layer], "reductions"))
+            compared = self._metrics_of(block, "layers")
+            for some in _rows_of(layers[block], batch) if compared else ():
+                for metric in compared:
+                    assert isinstance(metric, LayersMetric)
+                    key = _StateKey(block, (ONCE,), metric.name)
+                    with self._guard(metric, some[0]):
+                        states = [measured[key]] if key in measured else []
+                        measured[key] = metric.merge([*states, metric.measure(some)])  # type: ignore[list-item]
+        for key, value in measured.items():
+            self._check_finite(key, value)
         self._axes = batch.axes
         try:
-            self._add(measured, batch)
+            for key, value in measured.items():
+                self._add(key, value, batch)
         except MetricError:
             raise
         except Exception as error:
@@ -192,29 +148,22 @@ class Accumulator:
         batch.derived.clear()
 
     def _measure(
-        self, layer_data: LayerData, layers: Sequence[int], kind: _MetricInput, measured: _BatchSums
-    ) -> None:
-        rows: list[Tensor] = []
-        state_keys = [_StateKey(layer_data.block, layer, kind) for layer in layers]
+        self, layer_data: LayerData, layers: Sequence[int], kind: _MetricInput
+    ) -> Iterator[tuple[_StateKey, _Rows | LayerData | State]]:
+        """Yield rows of a ratio, reductions of a sum (to be added in place), or a state."""
         for metric in self._metrics_of(layer_data.block, kind):
-            if isinstance(metric, RatioMetric):
-                with self._guard(metric, layer_data):
-                    rows.extend(metric.checked_rows(layer_data))
-            elif isinstance(metric, SumMetric) and kind == "reductions":
+            key = _StateKey(layer_data.block, tuple(layers), metric.name)
+            if isinstance(metric, SumMetric) and kind == "reductions":
                 own = {reduction: reduction(layer_data) for reduction in metric.reductions}
-                kept = LayerData.of_reductions(layer_data, layer_data.n_heads, own)
-                measured.to_add.append((metric, kept, tuple(layers)))
-            else:
-                with self._guard(metric, layer_data):
-                    state = measure_layer(metric, layer_data)
-                states = _split(metric, state, len(layers))
-                for state_key, layer_state in zip(state_keys, states, strict=True):
-                    measured.states[state_key, metric.name] = layer_state
-        if rows:
-            tables = side_by_side(rows, len(layers))
-            shapes = [row_shape(array, len(layers)) for array in rows]
-            for state_key, table in zip(state_keys, tables.unbind(1), strict=True):
-                measured.rows[state_key] = _RatioTable(shapes, table)
+                yield key, LayerData.of_reductions(layer_data, layer_data.n_heads, own)
+                continue
+            value: _Rows | State
+            with self._guard(metric, layer_data):
+                if isinstance(metric, RatioMetric):
+                    value = metric.checked_rows(layer_data)
+                else:
+                    value = measure_layer(metric, layer_data)
+            yield key, value
 
     def _metrics_of(self, block: str, kind: _MetricInput) -> list[Metric]:
         if (block, kind) not in self._by_input:
@@ -227,94 +176,83 @@ class Accumulator:
                     self._by_input[block, kind].append(metric)
         return self._by_input[block, kind]
 
-    def _add(self, measured: _BatchSums, batch: Batch) -> None:
-        for state_key, rows in measured.rows.items():
-            if state_key not in self._sums:
-                self._sums[state_key] = Sums(batch.axes.n_buckets, rows.shapes)
-            self._sums[state_key].add(rows.table, batch)
-        for key, state in measured.states.items():
-            waiting = self._waiting.setdefault(key, [])
-            waiting.append(state)
-            if len(waiting) >= MAX_WAITING:
-                waiting[:] = [self._metrics[key[1]].merge(waiting)]
-        for metric, layer_data, layers in measured.to_add:
-            heads_key = layer_data.block, layers, metric.name
-            if heads_key not in self._added:
-                self._added[heads_key] = metric.zero(
-                    layer_data.n_heads, batch.axes, is_causal=layer_data.is_causal
-                )
-            with self._guard(metric, layer_data):
-                metric.add(self._added[heads_key], layer_data)
+    def _add(self, key: _StateKey, value: _Rows | LayerData | State, batch: Batch) -> None:
+        metric, states = self._metrics[key.metric], self._states.setdefault(key, [])
+        if isinstance(value, dict):
+            states.append(value)
+            if len(states) >= MAX_WAITING:
+                states[:] = [metric.merge(states)]
+            return
+        is_causal, axes = self._is_causal[key.block], batch.axes
+        if isinstance(value, LayerData):
+            assert isinstance(metric, SumMetric)
+            states[:] = states or [metric.zero(value.n_heads, axes, is_causal=is_causal)]
+            with self._guard(metric, value):
+                metric.add(states[0], value)
+        else:
+            assert isinstance(metric, RatioMetric)
+            n_heads = value[0].shape[1] if metric.scope == "layer" else 0
+            states[:] = states or [metric.zero(n_heads, axes, is_causal=is_causal)]
+            metric.add_rows(states[0], value, batch)
 
     def layers(self) -> dict[str, list[int]]:
         """Return the layers of each block that were seen."""
         blocks: dict[str, set[int]] = {}
-        for block, layer, _ in (*self._sums, *(key for key, _ in self._waiting)):
-            blocks.setdefault(block, set()).add(layer)
-        for block, layers, _ in self._added:
+        for block, layers, _ in self._states:
             blocks.setdefault(block, set()).update(layers)
         return {block: sorted(layers - {ONCE}) for block, layers in blocks.items()}
 
     def states(self) -> States:
         """Return the states by block and metric, stacked over layers."""
-        by_key: dict[tuple[str, int], dict[str, State]] = {}
-        for state_key, sums in self._sums.items():
-            by_metric = by_key.setdefault((state_key.block, state_key.layer), {})
-            for (name, array), values in zip(self._arrays(state_key), sums.arrays(), strict=True):
-                by_metric.setdefault(name, {})[array] = values
-        for (state_key, name), waiting in self._waiting.items():
-            by_metric = by_key.setdefault((state_key.block, state_key.layer), {})
-            by_metric[name] = self._metrics[name].merge(waiting)
-        for (block, layers, name), state in self._added.items():
-            split_states = _split(self._metrics[name], state, len(layers))
-            for layer, layer_state in zip(layers, split_states, strict=True):
-                by_metric = by_key.setdefault((block, layer), {})
-                others = [by_metric[name]] if name in by_metric else []
-                by_metric[name] = self._metrics[name].merge([*others, layer_state])
+        by_layer: dict[tuple[str, str], dict[int, State]] = {}
+        for (block, layers, name), waiting in self._states.items():
+            metric, found = self._metrics[name], by_layer.setdefault((block, name), {})
+            split = _split(metric, metric.merge(waiting), len(layers))
+            for layer, state in zip(layers, split, strict=True):
+                found[layer] = metric.merge([found[layer], state]) if layer in found else state
         states: States = {}
-        for block, layer_numbers in self.layers().items():
-            once = by_key.get((block, ONCE), {})
-            by_layer = [by_key[block, layer] for layer in layer_numbers]
+        for block, numbers in self.layers().items():
             for name, metric in self._metrics.items():
-                if name in once:
-                    states.setdefault(block, {})[name] = once[name]
-                elif by_layer and all(name in by_metric for by_metric in by_layer):
-                    layer_states = [by_metric[name] for by_metric in by_layer]
-                    padded = _padded(metric, layer_states, self._axes, self._is_causal[block])
+                found = by_layer.get((block, name), {})
+                if ONCE in found:
+                    states.setdefault(block, {})[name] = found[ONCE]
+                elif numbers and found.keys() == set(numbers):
+                    in_order = [found[number] for number in numbers]
+                    padded = _padded(metric, in_order, self._axes, self._is_causal[block])
                     states.setdefault(block, {})[name] = {
                         array: np.stack([state[array] for state in padded]) for array in padded[0]
                     }
         return states
 
-    def _arrays(self, state_key: _StateKey) -> list[tuple[str, str]]:
-        metrics = self._metrics_of(state_key.block, state_key.kind)
-        ratios = [metric.name for metric in metrics if isinstance(metric, RatioMetric)]
-        return [(name, array) for name in ratios for array in RATIO_ARRAYS]
-
-    def _check_finite(self, measured: _BatchSums) -> None:
-        for state_key, rows in measured.rows.items():
-            if rows.table.sum().isfinite():  # one pass: NaN and infinity propagate
+    def _check_finite(self, key: _StateKey, value: _Rows | LayerData | State) -> None:
+        metric = self._metrics[key.metric]
+        named: list[tuple[str, Any, tuple[str, ...]]]
+        if isinstance(value, LayerData):
+            tensors = [tensor for reduction in metric.reductions for tensor in reduction(value)]
+            named = [("a reduction", tensor, ("document", "head")) for tensor in tensors]
+        else:
+            arrays = (
+                value if isinstance(value, dict) else dict(zip(RATIO_ARRAYS, value, strict=True))
+            )
+            named = [(name, array, metric.state_dims(name)) for name, array in arrays.items()]
+        for name, array, dims in named:
+            numbers = np.asarray(array.cpu() if isinstance(array, torch.Tensor) else array)
+            if numbers.dtype.kind != "f":
                 continue
-            arrays = rows.table.split([prod(shape) for shape in rows.shapes], dim=1)
-            for (metric, name), array in zip(self._arrays(state_key), arrays, strict=True):
-                if not array.isfinite().all():
-                    raise self._not_a_number(metric, f"{name} of {metric}", state_key)
-        for (state_key, metric), state in measured.states.items():
-            for name, values in state.items():
-                if np.isnan(values).any():
-                    raise self._not_a_number(metric, f"{name} of {metric}", state_key)
-        for metric_, layer_data, layers in measured.to_add:
-            for reduction in metric_.reductions:
-                for tensor in reduction(layer_data):
-                    if tensor.is_floating_point() and tensor.isnan().any():
-                        state_key = _StateKey(layer_data.block, layers[0], "reductions")
-                        what = f"a reduction of {metric_.name}"
-                        raise self._not_a_number(metric_.name, what, state_key)
+            bad = ~np.isfinite(numbers) if isinstance(value, tuple) else np.isnan(numbers)
+            if bad.any():
+                raise self._not_a_number(f"{name} of {metric.name}", key, bad, dims)
 
-    def _not_a_number(self, metric: str, what: str, state_key: _StateKey) -> HeadscopeError:
-        block, layer, _ = state_key
-        where = "the text" if layer == ONCE else f"layer {layer} of {block} attention"
-        if is_ours(self._metrics[metric]):
+    def _not_a_number(
+        self, what: str, key: _StateKey, bad: np.ndarray, dims: Sequence[str]
+    ) -> HeadscopeError:
+        """Return the error that names the layer of the first head with a bad value."""
+        layer = key.layers[0]
+        if "head" in dims and len(key.layers) > 1:
+            head = int(np.nonzero(bad)[dims.index("head")].min())
+            layer = key.layers[head * len(key.layers) // bad.shape[dims.index("head")]]
+        where = "the text" if layer == ONCE else f"layer {layer} of {key.block} attention"
+        if is_ours(self._metrics[key.metric]):
             return ModelError(
                 f"The model's attention is not a number: {what} is NaN or infinite in {where}. "
                 "Check the model on this input, or its precision."
@@ -323,6 +261,24 @@ class Accumulator:
             f"{what} is NaN or infinite in {where}. If headscope's own metrics are finite, the "
             "metric divides by zero or takes the logarithm of zero."
         )
+
+
+def _rows_of(layers: Sequence[Attention], batch: Batch) -> Iterator[list[LayerData]]:
+    """Yield all layers: whole, or a few rows at a time, which are computed again."""
+    if layers[0].rows is None:
+        yield [LayerData(attention, batch) for attention in layers]
+        return
+    n_rows, n_keys = layers[0].n_rows, layers[0].weights.shape[-1]
+    n_heads = sum(attention.n_heads for attention in layers)
+    step = max(1, MAX_COMPARED // (len(batch) * n_heads * n_keys))
+    for start in range(0, n_rows, step):
+        rows = slice(start, min(start + step, n_rows))
+        some = []
+        for attention in layers:
+            assert attention.again is not None
+            part = replace(attention, weights=attention.again(rows), rows=rows, are_scores=False)
+            some.append(LayerData(part.in_float32(), batch))
+        yield some
 
 
 def measure_layer(metric: Metric, layer_data: LayerData) -> State:
@@ -335,10 +291,7 @@ def measure_layer(metric: Metric, layer_data: LayerData) -> State:
     if isinstance(metric, SumMetric):
         metric.add(state, layer_data)
     elif isinstance(metric, RatioMetric):
-        rows = metric.checked_rows(layer_data)
-        sums = Sums(layer_data.batch.axes.n_buckets, [row_shape(array) for array in rows])
-        sums.add(side_by_side(rows)[:, 0], layer_data.batch)
-        state = dict(zip(RATIO_ARRAYS, sums.arrays(), strict=True))
+        metric.add_rows(state, metric.checked_rows(layer_data), layer_data.batch)
     return state
 
 

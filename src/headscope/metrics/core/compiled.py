@@ -15,9 +15,6 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from headscope.metrics.core.word_attention import NOT_A_NUMBER
-from headscope.text.tokens import NO_WORD
-
 # ln(1 + x) ≈ x·(c0 + c1·x + …) on [0, 1), minimax fit, error below 2.2e-7.
 C0, C1, C2, C3 = map(np.float32, (0.9999811369, -0.4994717589, 0.3282420371, -0.2258975155))
 C4, C5, C6 = map(np.float32, (0.1346737814, -0.05514463868, 0.01076435081))
@@ -33,27 +30,12 @@ ANY_ORDER = {"reassoc", "contract", "nsz"}
 """Compiler flags that allow reordered sums; NaN stays NaN."""
 
 
-def js_sums_compiled(rows: np.ndarray, *, is_causal: bool) -> np.ndarray:
+def js_sums_compiled(rows: np.ndarray, *, is_causal: bool, first: int = 0) -> np.ndarray:
     """Compute `headscope.metrics.divergence.js_sums`."""
     rows = np.ascontiguousarray(rows, dtype=np.float32)
     sums = np.zeros((rows.shape[0], rows.shape[0]))
-    _js(rows, is_causal, sums)
+    _js(rows, is_causal, first, sums)
     return np.asarray(sums + sums.T)
-
-
-def best_words(
-    weights: np.ndarray, tokens: np.ndarray, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """`document head word`, twice: return the other word that each word attends to most, and the
-    word that attends to it most.
-
-    Ties go to the first. -1 without attention, -2 in heads with NaN. `tokens` (`document token`)
-    are sorted by word; `starts` (`document word+1`) has the index of each word's first token there.
-    """
-    shape = (*weights.shape[:2], starts.shape[1] - 1)
-    to, from_ = np.full(shape, NO_WORD, np.int32), np.full(shape, NO_WORD, np.int32)
-    _words(weights, tokens, starts, to, from_)
-    return to, from_
 
 
 def _kept(function: Callable[..., None]) -> Callable[..., None]:
@@ -193,33 +175,8 @@ def _top_bits(bits: np.ndarray) -> np.int32:
     return most
 
 
-def sweep(
-    block: np.ndarray,
-    start: int,
-    scale: float,
-    tables: tuple[np.ndarray, ...],
-    outputs: tuple[np.ndarray, ...],
-    *,
-    is_causal: bool,
-    are_scores: bool,
-    with_logs: bool,
-    with_peaks: bool,
-    with_pairs: bool,
-) -> None:
-    """Take the reductions of the rows from `start` on, and add them to `outputs`.
-
-    `block` is `document head row key`, float32. With `are_scores`, it holds q·k, and is replaced by
-    softmax(scale · q·k) over the visible keys. Tables and outputs are described in
-    `headscope.metrics.core.regions`. `with_pairs` is for attention within one stack.
-    """
-    _sweep(
-        block, start, np.float32(scale), *tables, *outputs,
-        is_causal, are_scores, with_logs, with_peaks, with_pairs,
-    )  # fmt: skip
-
-
 @_kept
-def _sweep(
+def sweep(
     block: np.ndarray,
     start: int,
     scale: np.float32,
@@ -248,6 +205,12 @@ def _sweep(
     with_peaks: bool,
     with_pairs: bool,
 ) -> None:
+    """Take the reductions of the rows from `start` on, and add them to the outputs.
+
+    `block` is `document head row key`, float32. With `are_scores`, it holds q·k, and is replaced by
+    softmax(scale · q·k) over the visible keys. Tables and outputs are described in
+    `headscope.metrics.core.regions`. `with_pairs` is for attention within one stack.
+    """
     n_documents, n_heads, n_rows, n_keys = block.shape
     zero = np.float32(0)
     here = np.zeros(_whole(n_keys), dtype=np.float32)
@@ -422,74 +385,14 @@ def _flush(
 
 
 @_kept
-def _words(
-    weights: np.ndarray, tokens: np.ndarray, starts: np.ndarray, to: np.ndarray, from_: np.ndarray
-) -> None:
-    n_documents, n_heads, _, n_tokens = weights.shape
-    n_words = starts.shape[1] - 1
-    row = np.zeros(_whole(n_words), dtype=np.float32)
-    bits = row.view(np.int32)
-    highest, best = np.zeros_like(bits), np.zeros_like(bits)
-    here = np.zeros(n_tokens + 1, dtype=np.float32)  # the last stays 0
-    first = np.zeros(n_words, dtype=np.int32)
-    more = np.zeros((n_tokens, 2), dtype=np.int32)
-    for document in range(n_documents):
-        start, token = starts[document], tokens[document]
-        # The first token of each word, and the others of split words.
-        n_more = 0
-        for word in range(n_words):
-            first[word] = token[start[word]] if start[word] < start[word + 1] else n_tokens
-            for i in range(start[word] + 1, start[word + 1]):
-                more[n_more, 0], more[n_more, 1] = token[i], word
-                n_more += 1
-        for head in range(n_heads):
-            is_number = True
-            highest[:] = 0
-            best[:] = NO_WORD
-            for word in range(n_words):
-                n = start[word + 1] - start[word]
-                if n == 0:
-                    continue
-                row[:] = 0
-                for i in range(start[word], start[word + 1]):
-                    here[:n_tokens] = weights[document, head, token[i]]
-                    for other in range(n_words):
-                        row[other] += here[first[other]]
-                    for j in range(n_more):
-                        row[more[j, 1]] += here[more[j, 0]]
-                row[word] = 0
-                if n > 1:
-                    share = ONE / np.float32(n)
-                    for other in range(row.size):
-                        row[other] *= share
-                most, total = np.int32(0), np.float32(0)
-                for other in range(row.size):
-                    most = max(most, bits[other])
-                    total += row[other]
-                is_number = is_number and total == total
-                if most > 0:
-                    other = 0
-                    while bits[other] != most:
-                        other += 1
-                    to[document, head, word] = other
-                for other in range(row.size):
-                    is_higher = bits[other] > highest[other]
-                    highest[other] = bits[other] if is_higher else highest[other]
-                    best[other] = np.int32(word) if is_higher else best[other]
-            from_[document, head] = best[:n_words]
-            if not is_number:
-                to[document, head] = from_[document, head] = NOT_A_NUMBER
-
-
-@_kept
-def _js(rows: np.ndarray, is_causal: bool, sums: np.ndarray) -> None:
+def _js(rows: np.ndarray, is_causal: bool, first: int, sums: np.ndarray) -> None:
     """Compare each head with four others at a time, which the processor does in parallel."""
     n_heads, n_queries, n_keys = rows.shape
     here = np.zeros((n_heads + 3, _whole(n_keys)), dtype=np.float32)
     self_products = np.zeros(n_heads + 3, dtype=np.float32)
     zero, half, quarter = np.float32(0), np.float32(0.5), np.float32(0.25)
     for query in range(n_queries):
-        n = min(query + 1, n_keys) if is_causal else n_keys
+        n = min(first + query + 1, n_keys) if is_causal else n_keys
         for head in range(n_heads):
             total = zero
             for k in range(n):

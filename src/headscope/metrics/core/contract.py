@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from headscope.attention import BlockName
-from headscope.batch import Axes
+from headscope.batch import Axes, Batch
 from headscope.errors import HeadscopeError, MetricError
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.layer_data import LayerData, Reduction
@@ -255,6 +255,10 @@ class LayersMetric(Metric):
     The run keeps the weights of all layers until the batch ends, and makes batches smaller.
     """
 
+    takes_rows: ClassVar[bool] = False
+    """True if `measure` may also get all layers by blocks of rows (`layer_data.rows`). The states
+    of the blocks are merged, and no layer is kept whole."""
+
     @abstractmethod
     def measure(self, layers: Sequence[LayerData]) -> State:
         """Return the state of all layers of one batch, without changing its input."""
@@ -264,6 +268,8 @@ def reads_rows(metric: Metric) -> bool:
     """Return whether a metric can be measured from blocks of rows, without whole layers."""
     if metric.scope == "text":
         return True
+    if isinstance(metric, LayersMetric):
+        return metric.takes_rows
     reductions = metric.reductions
     return bool(reductions) and all(reduction.join is not None for reduction in reductions)
 
@@ -340,6 +346,13 @@ class RatioMetric(_Summed):
                     f"{expected} (`{' '.join(('document', *dims))}`)."
                 )
         return rows
+
+    @final
+    def add_rows(self, state: State, rows: tuple[Tensor, Tensor, Tensor], batch: Batch) -> None:
+        """Add the rows to a state in place, by bucket of the documents."""
+        buckets = torch.from_numpy(batch.buckets.astype(np.int64))
+        for name, array in zip(RATIO_ARRAYS, rows, strict=True):
+            torch.from_numpy(state[name]).index_add_(0, buckets, array.double().cpu())
 
     @final
     def state_dims(self, array: str) -> tuple[str, ...]:

@@ -26,6 +26,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+Function: TypeAlias = "Callable[Concatenate[LayerData, P], T]"
+
+
 @final
 class LayerData:
     """One layer of a batch with its weights, or reductions of several layers without them.
@@ -201,41 +204,33 @@ def _without_left_out(attention: Attention, batch: Batch) -> Attention:
     return replace(attention, weights=weights)
 
 
-def per_batch(
-    function: Callable[Concatenate[LayerData, P], T],
-) -> Callable[Concatenate[LayerData, P], T]:
+def _shared(keep: Callable[[LayerData, Hashable, Callable[[], T]], T]) -> Any:
+    """Return a decorator whose functions are computed once, and kept by `keep`."""
+
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+        @wraps(function)
+        def shared(layer_data: LayerData, /, *args: Any, **options: Any) -> T:
+            name = function.__module__, function.__qualname__, args, *options.items()
+            return keep(layer_data, name, lambda: function(layer_data, *args, **options))
+
+        return shared
+
+    return decorate
+
+
+def per_batch(function: Function[P, T]) -> Function[P, T]:
     """Decorate a function of the batch alone: it is computed once for all layers of a block."""
-
-    @wraps(function)
-    def shared(layer_data: LayerData, /, *args: P.args, **options: P.kwargs) -> T:
-        name = function.__module__, function.__qualname__, args, *options.items()
-        return layer_data.of_batch(name, lambda: function(layer_data, *args, **options))
-
-    return shared
+    return _shared(LayerData.of_batch)(function)
 
 
-def per_layer(function: Callable[[LayerData], T]) -> Callable[[LayerData], T]:
+def per_layer(function: Function[P, T]) -> Function[P, T]:
     """Decorate a function of a layer: it is computed once for all metrics."""
-
-    @wraps(function)
-    def shared(layer_data: LayerData) -> T:
-        name = function.__module__, function.__qualname__
-        return layer_data.once(name, lambda: function(layer_data))
-
-    return shared
+    return _shared(LayerData.once)(function)
 
 
-def per_rows(
-    function: Callable[Concatenate[LayerData, P], T],
-) -> Callable[Concatenate[LayerData, P], T]:
+def per_rows(function: Function[P, T]) -> Function[P, T]:
     """Decorate a function of the batch and of rows: whole layers share it."""
-
-    @wraps(function)
-    def shared(layer_data: LayerData, /, *args: P.args, **options: P.kwargs) -> T:
-        name = function.__module__, function.__qualname__, args, *options.items()
-        return layer_data.of_rows(name, lambda: function(layer_data, *args, **options))
-
-    return shared
+    return _shared(LayerData.of_rows)(function)
 
 
 Join: TypeAlias = "Callable[[Sequence[Small], Sequence[int]], Small]"
@@ -299,29 +294,37 @@ class Reduction:
         return BlockReader(cls, reductions)
 
 
+MAX_PARTS = 16
+"""Blocks whose results wait to be joined. Each may be as long as the text."""
+
+
 class BlockReader:
     """Reductions of one kind of one layer, from consecutive blocks of its rows."""
 
     def __init__(self, kind: type[Reduction], reductions: Sequence[Reduction]) -> None:
         self._kind, self._reductions = kind, reductions
-        self._parts: dict[Reduction, list[Small]] = {each: [] for each in reductions}
+        self._parts: list[dict[Reduction, Small]] = []
         self._starts: list[int] = []
 
     def add(self, block: LayerData) -> None:
         """Read one more block."""
-        for reduction, small in self._kind.read_all(block, self._reductions).items():
-            self._parts[reduction].append(small)
+        self._parts.append(self.read_all(block))
         self._starts.append(block.rows.start)
+        if len(self._parts) == MAX_PARTS:
+            self._parts, self._starts = [self.results()], self._starts[:1]
+
+    def read_all(self, block: LayerData) -> dict[Reduction, Small]:
+        """Compute the reductions of one block."""
+        return self._kind.read_all(block, self._reductions)
 
     def results(self) -> dict[Reduction, Small]:
         """Return the reductions of the layer."""
+        if len(self._parts) == 1:
+            return self._parts[0]
         joined: dict[Reduction, Small] = {}
-        for reduction, parts in self._parts.items():
-            if len(parts) == 1:
-                joined[reduction] = parts[0]
-                continue
+        for reduction in self._reductions:
             assert reduction.join is not None
-            joined[reduction] = reduction.join(parts, self._starts)
+            joined[reduction] = reduction.join([p[reduction] for p in self._parts], self._starts)
         return joined
 
 
@@ -353,43 +356,16 @@ def read_reductions(
     return reader.results()
 
 
-class JoinedLayers:
-    """Reductions of layers of one shape, heads side by side as if of one layer. Memory is allocated
-    at once: tensors stored one by one would fragment it.
-    """
-
-    def __init__(self, first: LayerData, n_layers: int) -> None:
-        self.layers: list[int] = []
-        self._like = LayerData.of_reductions(first, 0, {})
-        self._n_heads = first.n_heads
-        self._capacity = n_layers
-        self._tensors: dict[Reduction, Small] = {}
-
-    def add(self, layer: int, reductions: Mapping[Reduction, Small]) -> None:
-        """Add the reductions of one more layer."""
-        start = len(self.layers) * self._n_heads
-        if len(self.layers) == self._capacity or not self._tensors:
-            # Memory for the expected layers; if there are more, for twice as many.
-            self._capacity = max(self._capacity, 2 * len(self.layers))
-            size = self._capacity * self._n_heads
-            before = self._tensors
-            self._tensors = {
-                reduction: tuple(t.new_empty((len(t), size, *t.shape[2:])) for t in tensors)
-                for reduction, tensors in reductions.items()
-            }
-            for reduction, tensors in before.items():
-                for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
-                    kept[:, :start] = tensor
-        for reduction, tensors in reductions.items():
-            for kept, tensor in zip(self._tensors[reduction], tensors, strict=True):
-                kept[:, start : start + self._n_heads] = tensor
-        self.layers.append(layer)
-
-    def joined(self) -> LayerData:
-        """Return the reductions of all layers as one LayerData."""
-        n = self._n_heads * len(self.layers)
-        reductions = {d: tuple(t[:, :n] for t in tensors) for d, tensors in self._tensors.items()}
-        return LayerData.of_reductions(self._like, n, reductions)
+def join_layers(like: LayerData, by_layer: Mapping[int, Mapping[Reduction, Small]]) -> LayerData:
+    """Return the reductions of layers of one shape, heads side by side as if of one layer."""
+    layers = [*by_layer.values()]
+    joined = {
+        reduction: tuple(
+            torch.cat(parts, 1) for parts in zip(*(x[reduction] for x in layers), strict=True)
+        )
+        for reduction in layers[0]
+    }
+    return LayerData.of_reductions(like, like.n_heads * len(layers), joined)
 
 
 @cache

@@ -6,10 +6,10 @@ special queries. The region is computed once per batch, the sums in one pass ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -80,6 +80,12 @@ def _as_numbers(
 def region_pairs(layer_data: LayerData) -> Tensor:
     """`document row key`: return 1 for pairs that count, 0 for others."""
     return region_of(layer_data).pairs(layer_data.rows, layer_data.n_keys)
+
+
+@per_rows
+def real_pairs(layer_data: LayerData) -> Tensor:
+    """`document row key`: return 1 for pairs of tokens, 0 for padding."""
+    return everything(layer_data).pairs(layer_data.rows, layer_data.n_keys)
 
 
 def query_counts(layer_data: LayerData, labels: str | None = None, side: str = "query") -> Tensor:
@@ -184,37 +190,13 @@ def one_hot(layer_data: LayerData, side: str, labels: str) -> Tensor:
     return encoded.to(layer_data.device)
 
 
-PIECE_SIZE = 1 << 18
-"""Number of weights processed at once, so that they stay in the cache."""
-
-
-class _Piece(NamedTuple):
-    """Some heads of some documents (`document head row key`), in memory that is reused."""
-
-    weights: Tensor
-    region: Tensor
-    scratch: Tensor
-
-
 class Swept(Reduction):
-    """Reduction that the compiled sweep takes together with all others of this kind.
-
-    Without compiled loops, `function` takes it from a block of rows; with a `region`, from a piece
-    of it. `parts` picks its tensors among the outputs of the sweep.
+    """Reduction that the compiled sweep takes together with all others of this kind. `parts` picks
+    its tensors among the outputs of the sweep.
     """
 
     comes_first = True
-
-    def __init__(
-        self,
-        function: Callable[[Any], Small],
-        join: Join,
-        *parts: Callable[[Outputs], Tensor],
-        region: Callable[[LayerData], Region] | None = None,
-    ) -> None:
-        super().__init__(function, join)
-        self.parts = parts
-        self.region = region
+    parts: tuple[Callable[[Outputs], Tensor], ...]
 
     @classmethod
     def start(cls, first: LayerData, reductions: Sequence[Reduction]) -> BlockReader:
@@ -223,61 +205,79 @@ class Swept(Reduction):
             return Sweep(first, cast("Sequence[Swept]", reductions))
         return super().start(first, reductions)
 
-    @classmethod
-    def read_all(
-        cls, layer_data: LayerData, reductions: Sequence[Reduction]
-    ) -> dict[Reduction, Small]:
-        """Take the reductions of a region in one pass over the weights; others one by one."""
-        by_region: dict[object, list[Reduction]] = {}
-        for each in cast("Sequence[Swept]", reductions):
-            by_region.setdefault(each.region, []).append(each)
-        results = super().read_all(layer_data, by_region.pop(None, []))
-        for region, some in by_region.items():
-            results |= _read_pieces(layer_data, region(layer_data), some)  # type: ignore[operator]
-        return results
-
 
 def swept(
     join: Join, *parts: Callable[[Outputs], Tensor]
 ) -> Callable[[Callable[[LayerData], Small]], Swept]:
     """Decorate a function of a block of rows that the compiled sweep can replace."""
-    return lambda function: Swept(function, join, *parts)
+
+    def decorate(function: Callable[[LayerData], Small]) -> Swept:
+        reduction = Swept(function, join)
+        reduction.parts = parts
+        return reduction
+
+    return decorate
 
 
-def _read_pieces(
-    layer_data: LayerData, region: Region, reductions: Sequence[Reduction]
-) -> dict[Reduction, Small]:
-    pieces: dict[Reduction, list[Small]] = {reduction: [] for reduction in reductions}
-    pairs = region.pairs(layer_data.rows, layer_data.n_keys)
-    for piece in _pieces(layer_data.weights, pairs):
-        for reduction, results in pieces.items():
-            results.append(tuple(tensor.flatten(0, 1) for tensor in reduction.function(piece)))
-    lead = layer_data.weights.shape[:2]
-    return {
-        reduction: tuple(torch.cat(p).unflatten(0, lead) for p in zip(*results, strict=True))
-        for reduction, results in pieces.items()
-    }
+@per_layer
+def region_weights(layer_data: LayerData) -> Tensor:
+    """`document head row key`: return the weights, 0 outside the region.
+
+    As large as the weights: prefer a reduction.
+    """
+    return layer_data.weights * region_pairs(layer_data)[:, None]
 
 
-def _masses(piece: _Piece) -> Small:
+@per_layer
+def _real_weights(layer_data: LayerData) -> Tensor:
+    """`document head row key`: return the weights between tokens, 0 in padding."""
+    return layer_data.weights * real_pairs(layer_data)[:, None]
+
+
+def _row_sums(weights: Tensor) -> Tensor:
+    """`document head query`: sum rows by a product, which is faster than `sum` for short rows."""
+    n_keys = weights.shape[-1]
+    ones = weights.new_ones(n_keys)
+    return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
+
+
+def _log_sums_of(weights: Tensor) -> Small:
+    logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log_()
+    return (_row_sums(logs.mul_(weights)),)
+
+
+@swept(
+    join_by("rows", "rows", "sum"),
+    *(lambda o: o.rows[0], lambda o: o.rows[1], lambda o: o.columns[0]),
+)
+def masses(layer_data: LayerData) -> Small:
     """Return float64 sums: of rows over keys that count, and over all keys (`document head query`);
     of columns over queries that count (`document head key`).
     """
-    rows = _row_sums(piece.region), _row_sums(piece.weights)
-    return *rows, piece.region.sum(-2).double()
+    inside = region_weights(layer_data)
+    return _row_sums(inside), _row_sums(layer_data.weights), inside.sum(-2).double()
 
 
-def _log_sums(piece: _Piece) -> Small:
+@swept(
+    join_by("rows", "rows", "sum"),
+    *(lambda o: o.rows[1], lambda o: o.rows[1], lambda o: o.columns[1]),
+)
+def whole_masses(layer_data: LayerData) -> Small:
+    """Return `masses` over all tokens."""
+    real = _real_weights(layer_data)
+    return _row_sums(real), _row_sums(layer_data.weights), real.sum(-2).double()
+
+
+@swept(join_by("rows"), lambda o: o.rows[2])
+def log_sums(layer_data: LayerData) -> Small:
     """`document head query`, float64: return Σ a ln a over the keys that count."""
-    logs = torch.clamp_min(piece.region, torch.finfo(piece.region.dtype).tiny, out=piece.scratch)
-    return (_row_sums(logs.log_().mul_(piece.region)),)
+    return _log_sums_of(region_weights(layer_data))
 
 
-def _peaks(piece: _Piece) -> Small:
-    """`document head`: return the highest weight, its query and its key; ties go to the first."""
-    highest, index = piece.region.flatten(2).max(-1)
-    n_keys = piece.region.shape[-1]
-    return highest, index // n_keys, index % n_keys
+@swept(join_by("rows"), lambda o: o.rows[3])
+def whole_log_sums(layer_data: LayerData) -> Small:
+    """`document head query`, float64: return Σ a ln a over all tokens."""
+    return _log_sums_of(_real_weights(layer_data))
 
 
 def _join_peaks(parts: Sequence[Small], starts: Sequence[int]) -> Small:
@@ -289,32 +289,16 @@ def _join_peaks(parts: Sequence[Small], starts: Sequence[int]) -> Small:
     return tuple(array.gather(0, best)[0] for array in (highest, queries, keys))
 
 
-masses = Swept(
-    _masses,
-    join_by("rows", "rows", "sum"),
-    lambda o: o.rows[0],
-    lambda o: o.rows[1],
-    lambda o: o.columns[0],
-    region=region_of,
-)
-whole_masses = Swept(
-    _masses,
-    join_by("rows", "rows", "sum"),
-    lambda o: o.rows[1],
-    lambda o: o.rows[1],
-    lambda o: o.columns[1],
-    region=everything,
-)
-log_sums = Swept(_log_sums, join_by("rows"), lambda o: o.rows[2], region=region_of)
-whole_log_sums = Swept(_log_sums, join_by("rows"), lambda o: o.rows[3], region=everything)
-peaks = Swept(
-    _peaks,
+@swept(
     _join_peaks,
     lambda o: o.peaks[..., 0].float(),
     lambda o: o.peaks[..., 1].long(),
     lambda o: o.peaks[..., 2].long(),
-    region=region_of,
 )
+def peaks(layer_data: LayerData) -> Small:
+    """`document head`: return the highest weight, its query and its key; ties go to the first."""
+    highest, index = region_weights(layer_data).flatten(2).max(-1)
+    return highest, index // layer_data.n_keys, index % layer_data.n_keys
 
 
 @swept(join_by("sum"), lambda o: o.sums[..., :3])
@@ -465,11 +449,8 @@ class Sweep(BlockReader):
         shapes = (5, *lead, n_queries), (2, *lead, n_keys), (*lead, 3), (*lead, 9)
         self._outputs = Outputs(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
         names = {each.name for each in reductions}
-        self._options = {
-            "with_logs": "log_sums" in names,
-            "with_peaks": "peaks" in names,
-            "with_pairs": first.block in SELF_BLOCKS,
-        }
+        has_pairs = first.block in SELF_BLOCKS
+        self._options = "log_sums" in names, "peaks" in names, has_pairs
 
     def add(self, block: LayerData) -> None:
         """Read one more block; scores become weights."""
@@ -482,16 +463,11 @@ class Sweep(BlockReader):
             every = torch.full((len(weights),), block.keys.mask.shape[1])
             visible = every if attention.n_visible is None else attention.n_visible
             tables = tables[0], visible.numpy(), *tables[2:]
-        sweep(
-            weights.contiguous().numpy(),
-            block.rows.start,
-            attention.scale,
-            tables,
-            tuple(tensor.numpy() for tensor in self._outputs),
-            is_causal=block.is_causal,
-            are_scores=attention.are_scores,
-            **self._options,
-        )
+        scale = np.float32(attention.scale)
+        outputs = (tensor.numpy() for tensor in self._outputs)
+        options = block.is_causal, attention.are_scores, *self._options
+        array = weights.contiguous().numpy()
+        sweep(array, block.rows.start, scale, *tables, *outputs, *options)
 
     def results(self) -> dict[Reduction, Small]:
         """Return the reductions of the layer."""
@@ -551,60 +527,68 @@ def _lists(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def warm_up() -> None:
     """Load or compile the loops, on one token."""
-    from headscope.metrics.core.compiled import best_words
-
     one = np.ones((1, 1), dtype=bool)
     sequences = Sequences.plain(one)
     zero = np.zeros(1)
     batch = Batch(Axes(), {"self": sequences}, zero, zero, zero, is_compiled=True)
     weights = torch.ones((1, 1, 1, 1))
     read_reductions(LayerData(Attention(weights, "self", 0, is_causal=True), batch), [masses])
-    best_words(weights.numpy(), np.zeros((1, 1), np.int32), np.array([[0, 1]], np.int32))
 
 
 @cache
 def squares(first: int) -> Reduction:
     """`document head query key`: region weights among the first tokens that are not special."""
+    return Reduction(lambda layer_data: (square(layer_data, first),), join_by("sum"))
 
-    def read(layer_data: LayerData) -> Small:
-        weights, rows = layer_data.weights, layer_data.rows
-        positions, counts, span = _square(layer_data, first)
-        if span is not None and rows.start <= span.start and span.stop <= rows.stop:
-            start, stop = span.start - rows.start, span.stop - rows.start
-            return (weights[:, :, start:stop, span] * counts[:, None],)
-        is_here = (positions >= rows.start) & (positions < rows.stop)
-        if not is_here.any():
-            return (weights.new_zeros((*weights.shape[:2], first, first)),)
-        queries = torch.where(is_here, positions - rows.start, 0)
-        keys = positions.clamp_max(layer_data.n_keys - 1)
-        documents = torch.arange(len(positions), device=positions.device)[:, None, None]
-        # Indexing moves heads to the last axis.
-        picked = weights.permute(0, 2, 3, 1)[documents, queries[:, :, None], keys[:, None]]
-        return (picked.permute(0, 3, 1, 2) * (counts * is_here[:, :, None])[:, None],)
 
-    return Reduction(read, join_by("sum"))
+def square(layer_data: LayerData, first: int, *, special: bool = False) -> Tensor:
+    """`document head query key`: return the weights among the first tokens, 0 in other rows. With
+    `special`, all tokens and keys count; otherwise the region.
+    """
+    weights, rows = layer_data.weights, layer_data.rows
+    positions, counts, span = _square(layer_data, first, special=special)
+    if span is not None and rows.start <= span.start and span.stop <= rows.stop:
+        start, stop = span.start - rows.start, span.stop - rows.start
+        return weights[:, :, start:stop, span] * counts[:, None]
+    is_here = (positions >= rows.start) & (positions < rows.stop)
+    if not is_here.any():
+        return weights.new_zeros((*weights.shape[:2], first, first))
+    queries = torch.where(is_here, positions - rows.start, 0)
+    keys = positions.clamp_max(layer_data.n_keys - 1)
+    documents = torch.arange(len(positions), device=positions.device)[:, None, None]
+    # Indexing moves heads to the last axis.
+    picked = weights.permute(0, 2, 3, 1)[documents, queries[:, :, None], keys[:, None]]
+    return picked.permute(0, 3, 1, 2) * (counts * is_here[:, :, None])[:, None]
 
 
 @per_batch
-def first_tokens(layer_data: LayerData, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions of the first tokens that are not special, `document token`; their number."""
-    counts = layer_data.queries.asking & ~layer_data.queries.special
+def first_tokens(
+    layer_data: LayerData, first: int, *, special: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions of the first tokens, `document token`, and their number. Unless `special`,
+    special tokens and those of other windows are left out.
+    """
+    tokens = layer_data.queries
+    counts = tokens.mask if special else tokens.asking & ~tokens.special
     order = np.argsort(~counts, axis=1, kind="stable")[:, :first]
     positions = np.pad(order, ((0, 0), (0, first - order.shape[1])))
     return positions, np.minimum(counts.sum(1), first)
 
 
 @per_batch
-def _square(layer_data: LayerData, first: int) -> tuple[Tensor, Tensor, slice | None]:
+def _square(
+    layer_data: LayerData, first: int, *, special: bool
+) -> tuple[Tensor, Tensor, slice | None]:
     """Return positions of the first tokens, `document token`, and a mask of their pairs. Positions
     are also a slice if equal in all documents, as nearly always.
     """
-    region = region_of(layer_data)
-    positions, sizes = first_tokens(layer_data, first)
+    positions, sizes = first_tokens(layer_data, first, special=special)
     index = torch.from_numpy(positions).to(layer_data.device)
     has_token = torch.from_numpy(np.arange(first) < sizes[:, None])
-    has_token = has_token.to(layer_data.device, layer_data.dtype)
-    queries, keys = (x.gather(1, index) * has_token for x in (region.queries, region.keys))
+    queries = keys = has_token.to(layer_data.device, layer_data.dtype)
+    if not special:
+        region = region_of(layer_data)
+        queries, keys = (x.gather(1, index) * queries for x in (region.queries, region.keys))
     counts = queries[:, :, None] * keys[:, None]
     if layer_data.is_causal:
         counts = counts * (index[:, :, None] >= index[:, None])
@@ -639,34 +623,3 @@ def total_mass(layer_data: LayerData) -> Tensor:
 def distance_sum(layer_data: LayerData) -> Tensor:
     """`document head`, float64: return Σ a[i,j]·|i − j| over all attention that counts."""
     return pair_sums(layer_data)[0][..., 0]
-
-
-@per_layer
-def region_weights(layer_data: LayerData) -> Tensor:
-    """`document head row key`: return the weights, 0 outside the region.
-
-    As large as the weights: prefer a reduction.
-    """
-    return layer_data.weights * region_pairs(layer_data)[:, None]
-
-
-def _row_sums(weights: Tensor) -> Tensor:
-    """`document head query`: sum rows by a product, which is faster than `sum` for short rows."""
-    n_keys = weights.shape[-1]
-    ones = weights.new_ones(n_keys)
-    return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
-
-
-def _pieces(weights: Tensor, pairs: Tensor) -> Iterator[_Piece]:
-    """Yield all documents and heads, documents first, a few at a time."""
-    n_documents, n_heads = weights.shape[:2]
-    size = weights.shape[2] * weights.shape[3]
-    heads = max(1, min(n_heads, PIECE_SIZE // max(1, size)))
-    documents = max(1, PIECE_SIZE // max(1, size * n_heads))
-    memory = weights.new_empty((2, documents * heads * size), requires_grad=False)
-    for start in range(0, n_documents, documents):
-        for head in range(0, n_heads, heads):
-            piece = weights[start : start + documents, head : head + heads]
-            inside, scratch = (m[: piece.numel()].view(piece.shape) for m in memory)
-            torch.mul(piece, pairs[start : start + documents, None], out=inside)
-            yield _Piece(piece, inside, scratch)

@@ -7,6 +7,8 @@ words.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,18 +17,15 @@ import numpy as np
 from headscope.errors import ModelError
 from headscope.lazy import Tensor, torch
 from headscope.metrics.core.layer_data import (
+    BlockReader,
     LayerData,
     Reduction,
     Small,
-    can_compile,
     per_batch,
     per_layer,
 )
 from headscope.text.document import ROOT
 from headscope.text.tokens import NO_WORD
-
-NOT_A_NUMBER = -2
-"""Word number in heads with NaN attention."""
 
 
 @per_layer
@@ -35,30 +34,29 @@ def word_weights(layer_data: LayerData) -> Tensor:
 
     Slot w is word w of the document. Words without tokens and padding have 0.
     """
-    return _word_weights(layer_data)
+    to, from_ = (members[:, 0] for members in word_members(layer_data))
+    n, n_heads, n_tokens, _ = layer_data.weights.shape
+    n_words = to.shape[-1]
+    # Two products for all heads of a document are faster than many small ones.
+    to_words = layer_data.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
+    by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
+    between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
+    return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
 
 
-def word_rows(layer_data: LayerData, queries: Tensor) -> Tensor:
-    """`document head row word`: return `word_weights` of some words (`document row`)."""
-    to, from_ = word_members(layer_data)
-    documents = torch.arange(len(queries), device=queries.device)[:, None]
-    return from_[documents, 0, queries][:, None] @ layer_data.weights @ to
-
-
-@per_layer
 def other_words(layer_data: LayerData) -> Tensor:
     """Return `word_weights` with 0 on the diagonal."""
-    weights = _word_weights(layer_data)
-    weights.diagonal(dim1=-2, dim2=-1).zero_()
-    return weights
+    weights = word_weights(layer_data)
+    return weights * (1 - torch.eye(weights.shape[-1]).to(weights))
 
 
 @per_batch
-def has_tokens(layer_data: LayerData) -> np.ndarray:
-    """`document word`: return whether the word has at least one token."""
-    words = layer_data.queries.words
+def has_tokens(layer_data: LayerData, *, asking: bool = False) -> np.ndarray:
+    """`document word`: return whether the word has at least one token, or one that asks."""
+    words, context = layer_data.queries.words, layer_data.queries.context
     has = np.zeros((len(words), _n_words(words)), dtype=bool)
-    documents, tokens = np.nonzero(words >= 0)
+    is_read = words >= 0 if context is None or not asking else (words >= 0) & ~context
+    documents, tokens = np.nonzero(is_read)
     has[documents, words[documents, tokens]] = True
     return has
 
@@ -77,57 +75,124 @@ def word_members(layer_data: LayerData) -> tuple[Tensor, Tensor]:
     return to[:, None], from_.transpose(1, 2)[:, None]
 
 
-def _word_weights(layer_data: LayerData) -> Tensor:
-    to, from_ = (members[:, 0] for members in word_members(layer_data))
-    n, n_heads, n_tokens, _ = layer_data.weights.shape
-    n_words = to.shape[-1]
-    # Two products for all heads of a document are faster than many small ones.
-    to_words = layer_data.weights.reshape(n, n_heads * n_tokens, n_tokens) @ to
-    by_token = to_words.view(n, n_heads, n_tokens, n_words).transpose(1, 2)
-    between = from_ @ by_token.reshape(n, n_tokens, n_heads * n_words)
-    return between.view(n, n_words, n_heads, n_words).transpose(1, 2)
-
-
 def _n_words(words: np.ndarray) -> int:
     return max(1, int(words.max(initial=-1)) + 1)
 
 
-@Reduction
-def best_words(layer_data: LayerData) -> Small:
-    """`document head word`, twice: return the other word that each word attends to most, and the
-    word that attends to it most.
+@dataclass(frozen=True, slots=True, eq=False)
+class WordRows:
+    """Attention from some words of a batch, one entry each, sorted by document and word."""
 
-    Ties go to the first; -1 without attention. Raises ModelError if attention is NaN.
-    """
-    if can_compile(layer_data):
-        from headscope.metrics.core import compiled
+    layer_data: LayerData
+    """Block of rows in which these words end."""
+    document: np.ndarray
+    word: np.ndarray
+    weights: Tensor
+    """`entry head word`, 0 from a word to itself."""
 
-        weights = layer_data.weights.contiguous().numpy()
-        to, from_ = map(torch.from_numpy, compiled.best_words(weights, *_word_tokens(layer_data)))
-    else:
-        both = [other_words(layer_data).max(axis) for axis in (-1, -2)]
-        to, from_ = (
-            words.masked_fill(highest <= 0, NO_WORD).masked_fill(highest.isnan(), NOT_A_NUMBER)
-            for highest, words in both
-        )
-        to, from_ = to.int(), from_.int()
-    if (to == NOT_A_NUMBER).any() or (from_ == NOT_A_NUMBER).any():
-        raise ModelError(
-            f"The model's attention is not a number in layer {layer_data.layer} of "
-            f"{layer_data.block} attention. Check the model on this input, or its precision."
-        )
-    return to, from_
+    def entries(self, document: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """Return the entry of each of these words, -1 for those that end in other blocks."""
+        n_words = self.weights.shape[-1]
+        known, wanted = (d * n_words + w for d, w in ((self.document, self.word), (document, word)))
+        entry = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+        is_here = known[entry] == wanted if len(known) else np.zeros(len(wanted), dtype=bool)
+        return np.where(is_here, entry, -1)
+
+
+class OfWords(Reduction):
+    """Reduction of attention between words: `function` gets the `WordRows` of each block."""
+
+    @classmethod
+    def start(cls, first: LayerData, reductions: Sequence[Reduction]) -> BlockReader:
+        """Return a reader that keeps words whose tokens are in two blocks."""
+        return _WordReader(cls, reductions)
+
+
+class _WordReader(BlockReader):
+    """Reader of blocks that keeps the rows of a word until its last token."""
+
+    def __init__(self, kind: type[Reduction], reductions: Sequence[Reduction]) -> None:
+        super().__init__(kind, reductions)
+        self._open: dict[int, Tensor] = {}
+        """Sums of rows by document and word, of words with tokens in later blocks."""
+
+    def read_all(self, block: LayerData) -> dict[Reduction, Small]:
+        """Compute the reductions of the words that end in a block."""
+        words = self._ended(block)
+        return {reduction: reduction.function(words) for reduction in self._reductions}
+
+    def _ended(self, block: LayerData) -> WordRows:
+        words, weights = block.queries.words, block.weights
+        counts, last = _word_tokens(block)
+        n_words = counts.shape[1]
+        to = np.where(words[:, : block.n_keys] < 0, n_words, words[:, : block.n_keys])
+        index = torch.from_numpy(to).to(weights.device)[:, None, None].expand_as(weights)
+        by_token = weights.new_zeros((*weights.shape[:3], n_words + 1))
+        by_token = by_token.scatter_add_(3, index, weights)[..., :n_words].transpose(1, 2)
+        documents, tokens = np.nonzero(words[:, block.rows] >= 0)
+        owners = documents * n_words + words[:, block.rows][documents, tokens]
+        known, entry = np.unique(owners, return_inverse=True)
+        sums = weights.new_zeros((len(known), block.n_heads, n_words))
+        sums.index_add_(0, torch.from_numpy(entry).to(sums.device), by_token[documents, tokens])
+        for at in np.flatnonzero(np.isin(known, [*self._open])):
+            sums[at] += self._open.pop(int(known[at]))
+        document, word = np.divmod(known, n_words)
+        is_ended = last[document, word] < block.rows.stop
+        for at in np.flatnonzero(~is_ended):
+            self._open[int(known[at])] = sums[at].clone()
+        sums, document, word = sums[is_ended], document[is_ended], word[is_ended]
+        sums[np.arange(len(word)), :, word] = 0
+        sums /= torch.from_numpy(counts[document, word]).to(sums)[:, None, None]
+        if sums.isnan().any():
+            raise ModelError(
+                f"The model's attention is not a number in layer {block.layer} of "
+                f"{block.block} attention. Check the model on this input, or its precision."
+            )
+        return WordRows(block, document, word, sums)
 
 
 @per_batch
 def _word_tokens(layer_data: LayerData) -> tuple[np.ndarray, np.ndarray]:
-    """`document token`, `document word+1`: return tokens sorted by word, and the word starts."""
+    """`document word`, twice: return the number of tokens, and the position of the last."""
     words = layer_data.queries.words
-    order = np.argsort(words, axis=1, kind="stable")
-    sorted_words = np.take_along_axis(words, order, axis=1)
-    numbers = np.arange(_n_words(words) + 1)
-    starts = (sorted_words[:, None, :] < numbers[:, None]).sum(-1)
-    return order.astype(np.int32), starts.astype(np.int32)
+    counts, last = np.zeros((2, len(words), _n_words(words)), dtype=np.int64)
+    documents, tokens = np.nonzero(words >= 0)
+    np.add.at(counts, (documents, words[documents, tokens]), 1)
+    last[documents, words[documents, tokens]] = tokens  # the last assignment counts
+    return counts, last
+
+
+def _best_words(words: WordRows) -> Small:
+    """`document head word`: return the other word that each word attends to most; the word that
+    attends to it most; and with what weight. Ties go to the first; -1 without attention.
+    """
+    weights, batch = words.weights, words.layer_data.batch
+    shape = len(batch), *weights.shape[1:]
+    to, from_ = torch.full((2, *shape), NO_WORD, dtype=torch.int32, device=weights.device)
+    most = weights.new_zeros(shape)
+    if len(weights):
+        highest, best = weights.max(-1)
+        found = best.masked_fill(highest <= 0, NO_WORD).int()
+        to[words.document, :, words.word] = found
+    starts = np.searchsorted(words.document, np.arange(len(batch) + 1))
+    for row, (start, stop) in enumerate(itertools.pairwise(starts)):
+        if start < stop:
+            most[row], best = weights[start:stop].max(0)
+            numbers = torch.from_numpy(words.word[start:stop]).to(best.device)
+            from_[row] = numbers[best].masked_fill(most[row] <= 0, NO_WORD)
+    return to, from_, most
+
+
+def _join_best_words(parts: Sequence[Small], _starts: Sequence[int]) -> Small:
+    """Return the words of all blocks; each attends in one of them."""
+    to, from_, most = map(torch.stack, zip(*parts, strict=True))
+    highest = most.amax(0)
+    after_all = to.shape[-1]
+    first = from_.masked_fill((most < highest) | (from_ < 0), after_all).amin(0)
+    return to.amax(0), first.masked_fill(highest <= 0, NO_WORD), highest
+
+
+best_words = OfWords(_best_words, _join_best_words)
 
 
 ALL = "all"
@@ -164,7 +229,8 @@ class DepCases:
 @per_batch
 def dep_cases(layer_data: LayerData, *, punctuation: bool, possessive: Possessive) -> DepCases:
     """Return the words of a batch that count, the root included. Left out are words without a
-    token, with an unknown parent (cut or not read), and by default punctuation.
+    token or that another window counts, with an unknown parent (cut or not read), and by default
+    punctuation.
     """
     batch, trees = layer_data.batch, layer_data.queries
     has = has_tokens(layer_data)
@@ -174,7 +240,7 @@ def dep_cases(layer_data: LayerData, *, punctuation: bool, possessive: Possessiv
     words = trees.words[documents, tokens]
     parents[documents, words] = trees.parents[documents, tokens]
     relations[documents, words] = trees.relations[documents, tokens]
-    counted = has & trees.is_parsed[:, None] & (parents >= ROOT)
+    counted = has_tokens(layer_data, asking=True) & trees.is_parsed[:, None] & (parents >= ROOT)
     if batch.is_cut is not None:
         last = has.shape[1] - 1 - has[:, ::-1].argmax(axis=1)
         counted &= ~(batch.is_cut[:, None] & (parents > last[:, None]))

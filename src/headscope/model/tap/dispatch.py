@@ -417,7 +417,14 @@ def _by_rows(participants: Participants, call: EagerCall) -> Tensor:
     is_fused = plain is not None and site.is_plain and call.query.dtype == torch.float32
     n_queries, n_keys = call.query.shape[2], call.key.shape[2]
     is_cut = is_causal and n_queries == n_keys
-    extra: dict[str, Any] = {"n_rows": n_queries}
+
+    def again(block: slice) -> Tensor:
+        with torch.inference_mode():
+            weights = call.of_rows(block, block.stop if is_cut else n_keys).run()[1]
+        assert weights is not None
+        return weights
+
+    extra: dict[str, Any] = {"n_rows": n_queries, "again": again}
     if is_fused and plain is not None:
         extra |= {"are_scores": True, "scale": site.scale, "n_visible": plain.n_keys}
 

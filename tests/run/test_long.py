@@ -1,0 +1,91 @@
+"""Long texts: no metric makes a tensor that grows with pairs of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import headscope as hs
+from headscope.metrics import METRICS
+from headscope.metrics.core import accumulator
+from headscope.metrics.core.layer_data import has_numba
+from headscope.model.model import Model
+from headscope.run import analyze as analyze_module
+from headscope.text.document import Document, Mention
+from tests.conftest import byte_tokenizer
+
+N = 1500
+"""Words; tokens are bytes."""
+WORDS = ("the", "cat", "saw", "the", "dog", "and", "he", "ran", "to", "him")
+MEASURED = [name for name, make in METRICS.items() if not make().needs & {"gradients", "loss"}]
+
+
+class Largest(TorchDispatchMode):
+    """Number of elements of the largest tensor that torch makes."""
+
+    size = 0
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = call(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        self.size = max(self.size, *sizes, 0)
+        return made
+
+
+@pytest.fixture(scope="module")
+def long_llama(tiny_llama: Model) -> Model:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=tiny_llama.module.config.vocab_size,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=8 * N,
+    )
+    tokenizer = byte_tokenizer()
+    tokenizer.model_max_length = 8 * N
+    return hs.load(transformers.LlamaForCausalLM(config).eval(), tokenizer)
+
+
+def long_document() -> Document:
+    """A text of N words, with everything that a metric needs."""
+    repeats = N // len(WORDS)
+    document = Document.from_words(
+        WORDS * repeats,
+        "long",
+        upos=("NOUN", "NOUN", "VERB", "DET", "NOUN", "CCONJ", "PRON", "VERB", "ADP", "PRON")
+        * repeats,
+        parents=(*range(1, N), -1),
+        relations=("det",) * N,
+        mentions=[Mention(str(n % 3), ((n, n + 1),)) for n in range(0, N, 7)],
+        meta={"condition": "pro"},
+    )
+    return replace(document, meta={**document.meta, "span": "10:30"})
+
+
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["torch", "compiled"])
+def test_no_metric_makes_a_table_of_pairs(
+    long_llama: Model, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_compiled and not has_numba():
+        pytest.skip("numba is not installed")
+    monkeypatch.setattr(analyze_module, "COMPILED_FROM_PAIRS", 0 if is_compiled else np.inf)
+    monkeypatch.setattr(accumulator, "MAX_COMPARED", 1 << 18)
+    options: dict[str, Any] = {"max_tokens": 8 * N, "workers": 1}
+    hs.analyze(long_llama, ["the cat sat"], MEASURED[:1], **options)  # checks the model
+    with Largest() as largest:
+        result = hs.analyze(long_llama, [long_document()], MEASURED, **options)
+    assert result.provenance["compiled"] is is_compiled
+    n_tokens = result.provenance["counts"]["tokens"]
+    assert n_tokens > 2 * N
+    assert largest.size < n_tokens**2 / 3
+    for name in ("accuracy", "coref_accuracy", "bias_preference", "js", "retrieval", "distance"):
+        assert np.isfinite(result[name].values).any(), name
