@@ -150,19 +150,17 @@ class EndToEndCheck:
         def compare(attention: Attention) -> None:
             site = self._site(attention)
             read[site] += 1
+            layer = f"layer {site.layer} ({site.block})"
             if read[site] > 1:
-                refuse(
-                    self.root,
-                    f"layer {site.layer} ({site.block}) was read twice in one forward pass. If a "
-                    "hook of yours runs the model again inside its own forward pass, remove the "
-                    "hook, or let it run a copy of the model",
+                self._refuse(
+                    f"{layer} was read twice in one forward pass. If a hook of yours runs the "
+                    "model again inside its own forward pass, remove the hook, or let it run a "
+                    "copy of the model"
                 )
             difference = _max_difference(attention.weights, self.recordings[site].weights)
             if not is_close(difference):
-                refuse(
-                    self.root,
-                    f"the weights read in layer {site.layer} ({site.block}) differ by "
-                    f"{difference:.2g} from the recorded ones",
+                self._refuse(
+                    f"the weights read in {layer} differ by {difference:.2g} from the recorded ones"
                 )
 
         tap = Tap(self.root, self.wiring)
@@ -175,7 +173,7 @@ class EndToEndCheck:
         with tap.attached(Attachment(reader=compare)), self._kept_outputs(tried) as before:
             output = main_output(self.root(**self.inputs))
         for site in [site for site in self.recordings if not read[site]]:
-            refuse(self.root, f"layer {site.layer} ({site.block}) was not read in a forward pass")
+            self._refuse(f"layer {site.layer} ({site.block}) was not read in a forward pass")
         for site in tried:
             edits = tuple(
                 Ablate(layer=site.layer, head=head, block=site.block)
@@ -195,11 +193,10 @@ class EndToEndCheck:
                 a.nan_to_num().any() for a in outputs
             )
             if not is_silent and all(_are_equal(a, b) for a, b in pairs):
-                refuse(
-                    self.root,
+                self._refuse(
                     f"ablating all heads of layer {site.layer} ({site.block}) does not change the "
                     f"output of {site.module}. Either that module ignores its heads (an output "
-                    "projection of zeros?), or the weights seen there are not those the model uses",
+                    "projection of zeros?), or the weights seen there are not those the model uses"
                 )
 
     def with_rows(self, wiring: Wiring) -> Wiring:
@@ -231,14 +228,15 @@ class EndToEndCheck:
         modules = [self.root.get_submodule(name) for name in wiring.modules]
         with interface.intercepted(modules, compare):
             self.root(**self.inputs)
-        sites = tuple(
-            replace(s, is_plain=plain.get((s.module, s.occurrence), False)) for s in wiring.sites
+        found = replace(
+            wiring,
+            sites=tuple(
+                replace(s, is_plain=plain.get((s.module, s.occurrence), False))
+                for s in wiring.sites
+            ),
         )
-        found = replace(wiring, sites=sites)
-        if self._rows_agree(found, computes_softmax=True):
-            return replace(found, has_rows=self._rows_agree(found, computes_softmax=False))
-        has_rows = self._rows_agree(wiring, computes_softmax=False)
-        return replace(wiring, has_rows=has_rows)
+        proved = found if self._rows_agree(found, computes_softmax=True) else wiring
+        return replace(proved, has_rows=self._rows_agree(proved, computes_softmax=False))
 
     def _rows_agree(self, wiring: Wiring, *, computes_softmax: bool) -> bool:
         """True if blocks of a few rows, side by side, are the recorded attention."""
@@ -294,6 +292,9 @@ class EndToEndCheck:
         except Exception:  # the model handles AllRead itself: then it runs to its end
             return False
         return False
+
+    def _refuse(self, reason: str) -> NoReturn:
+        refuse(self.root, reason)
 
     def _site(self, attention: Attention) -> Site:
         return self.wiring.find(attention.block, attention.layer, None)
@@ -536,10 +537,9 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
     if "cross" not in blocks and len(crossing) < sum(m.block == "self" for m in matches):
         for m in crossing:
             m.block = "cross"
-    if len(blocks) == 1 and is_tower(next(iter(blocks))):
-        return [replace(m, block="self") for m in matches]
-    if "self" not in blocks and "decoder" not in blocks and root.can_generate():
-        return [replace(m, block="self" if m.block == "text" else m.block) for m in matches]
+    is_alone = len(blocks) == 1 and all(map(is_tower, blocks))
+    if is_alone or (not blocks & {"self", "decoder"} and root.can_generate()):
+        return [replace(m, block="self") if is_alone or m.block == "text" else m for m in matches]
     return matches
 
 
