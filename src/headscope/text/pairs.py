@@ -253,20 +253,17 @@ def number_templates(texts: Sequence[str], labels: Sequence[object] | None = Non
 def describe_templates(numbers: np.ndarray) -> str:
     """Return in words what an interval over texts of these templates (`text`) speaks of."""
     n_texts, n = len(numbers), len(set(numbers.tolist()))
+    speaks, not_of = "the interval speaks of these names in", "not of the construction"
+    over = "the interval is over templates"
     if n == 1:
-        return (
-            "one template: the interval speaks of these names in this sentence, not of the "
-            "construction"
-        )
+        return f"one template: {speaks} this sentence, {not_of}"
     if n == n_texts:
         few = "" if n >= MIN_TEMPLATES else ", which are few: effects are taken as about normal"
-        return f"{n} templates of one text each: the interval is over templates{few}"
+        return f"{n} templates of one text each: {over}{few}"
+    texts = f"{n_texts} texts of {n} templates"
     if n >= MIN_TEMPLATES:
-        return f"{n_texts} texts of {n} templates: the interval is over templates"
-    return (
-        f"{n_texts} texts of {n} templates, fewer than {MIN_TEMPLATES}: the interval speaks of "
-        "these names in these sentences, not of the construction"
-    )
+        return f"{texts}: {over}"
+    return f"{texts}, fewer than {MIN_TEMPLATES}: {speaks} these sentences, {not_of}"
 
 
 def _numbered(labels: Sequence[object]) -> np.ndarray:
