@@ -105,30 +105,30 @@ class Encoder:
         """
         whole = [document.text for _, document in documents]
         seconds = [self._second(document) for _, document in documents]
-        both_spans = list(zip(whole, seconds, strict=True))
-        texts = [text if at is None else text[:at].rstrip() for text, at in both_spans]
-        pairs = [None if at is None else text[at:] for text, at in both_spans]
+        spans = list(zip(whole, seconds, strict=True))
+        texts = [text if at is None else text[:at].rstrip() for text, at in spans]
+        pairs = [None if at is None else text[at:] for text, at in spans]
         encode = partial(
             encode_texts, self._tokenizer, max_length=self._max_tokens, speller=self._speller
         )
         encoded = encode(texts, pairs)
-        both = []
+        found = []
         if not self._has_decoder:
             for numbered, source, at in zip(documents, encoded, seconds, strict=True):
                 tokens = source.tokens
                 tokens = tokens if at is None else tokens.joined(numbered[1].text, at)
-                both.append(
+                found.append(
                     EncodedDocument(numbered, {"self": tokens}, source.inputs, source.n_cut)
                 )
-            return both
+            return found
         targets = encode([d.meta.get("target", d.text) for _, d in documents], as_target=True)
         for numbered, source, target in zip(documents, encoded, targets, strict=True):
             decoder = shifted_target(target, self._start, self._speller)
             stacks = {"encoder": source.tokens, "decoder": decoder}
             inputs = {**source.inputs, "decoder_input_ids": decoder.ids}
             n_cut = max(source.n_cut, target.n_cut)
-            both.append(EncodedDocument(numbered, stacks, inputs, n_cut))
-        return both
+            found.append(EncodedDocument(numbered, stacks, inputs, n_cut))
+        return found
 
     def _second(self, document: Document) -> int | None:
         """Return the start of a segment's second span, if the tokenizer separates pairs."""
@@ -179,9 +179,11 @@ class Encoder:
         batch = label_batch(
             numbered, stacks, self._axes, self.settings, is_cut=is_cut, labeler=self._labeler
         )
-        for name in ("is_compiled", "facts", "last_hashes") if self._plan else ():
-            batch = replace(batch, **{name: getattr(self._plan, name)})
-        return inputs, batch
+        if (plan := self._plan) is None:
+            return inputs, batch
+        facts, last_hashes = plan.facts, plan.last_hashes
+        compiled = plan.is_compiled
+        return inputs, replace(batch, is_compiled=compiled, facts=facts, last_hashes=last_hashes)
 
 
 def label_batch(

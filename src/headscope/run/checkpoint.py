@@ -271,9 +271,10 @@ def read_keyed(path: Path) -> tuple[ShardKey, ShardSums]:
     states: States = {}
     with np.load(io.BytesIO(read_sealed(path)), allow_pickle=False) as file:
         meta = json.loads(file["meta"].tobytes())
-        for entry in {*file.files} - {"meta"}:
-            block, metric, name = entry.split("|")
-            states.setdefault(block, {}).setdefault(metric, {})[name] = file[entry]
+        for entry in file.files:
+            if entry != "meta":
+                block, metric, name = entry.split("|")
+                states.setdefault(block, {}).setdefault(metric, {})[name] = file[entry]
     report = ShardReport(**meta.pop("report"))
     return ShardKey(**meta), ShardSums(states, report)
 

@@ -188,9 +188,8 @@ class EndToEndCheck:
                 for a, b in zip(before.get(key, ()), after.get(key, ()), strict=True)
                 if a.numel() != weights.numel() or a.shape[-2:] != weights.shape[-2:]
             ] or [(output, edited)]
-            outputs = [a for a, _ in pairs]
             is_silent = (vectors is not None and not vectors.nan_to_num().any()) or not any(
-                a.nan_to_num().any() for a in outputs
+                a.nan_to_num().any() for a, _ in pairs
             )
             if not is_silent and all(_are_equal(a, b) for a, b in pairs):
                 self._refuse(

@@ -103,9 +103,11 @@ def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None
     finally:
         with _lock:
             for key in keys:
-                others = tuple(x for x in _handlers.pop(key) if x is not handler)
-                if others:
+                # In one step: other threads dispatch without the lock.
+                if others := tuple(x for x in _handlers[key] if x is not handler):
                     _handlers[key] = others
+                else:
+                    del _handlers[key]
             if not _handlers:
                 AttentionInterface.get_interface = _original  # type: ignore[method-assign]
 

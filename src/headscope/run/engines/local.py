@@ -181,9 +181,8 @@ class _Pool:
                     continue
                 worker.task, worker.documents = task, []
                 worker.last_message = time.monotonic()
-                with contextlib.suppress(
-                    OSError
-                ):  # it died while idle: reading its pipe shows that
+                # If it died while idle, reading its pipe shows that.
+                with contextlib.suppress(OSError):
                     worker.pipe.send(task)
         return any(worker.task is not None or not worker.is_ready for worker in self._workers)
 

@@ -141,8 +141,11 @@ def reader_for(path: Path, readers: Sequence[type[Reader]]) -> type[Reader]:
 
 
 def _check_suffixes(reader: type[Reader]) -> None:
-    expect(f"{reader.__name__}.suffixes", reader.suffixes, tuple, "a tuple, such as ('.tsv',)")
-    for suffix in reader.suffixes:
+    suffixes: object = reader.suffixes
+    if not isinstance(suffixes, tuple):
+        expected = "expected a tuple of strings, such as ('.tsv',)."
+        raise InputError(f"{reader.__name__}.suffixes is {suffixes!r}: {expected}")
+    for suffix in suffixes:
         problem = ""
         if not isinstance(suffix, str) or not suffix or suffix != suffix.lower():
             problem = "expected the end of a file's name in lower case, such as '.tsv'."
