@@ -125,11 +125,11 @@ WORDS = {name: tuple(words.split()) for name, words in _DATA["words"].items()}
 CONTRASTS = ("giver", "both")
 
 
-Row = tuple[str, str, str, str]
+PairRow = tuple[str, str, str, str]
 """Two texts, and the answer of each."""
 
 
-def _ioi(template: str, draw: np.random.Generator, names: Sequence[str], contrast: str) -> Row:
+def _ioi(template: str, draw: np.random.Generator, names: Sequence[str], contrast: str) -> PairRow:
     first, second = draw.choice(names, 2, replace=False)
     fill = {"p": draw.choice(WORDS["places"]), "t": draw.choice(WORDS["things"])}
     swapped = {"a": second, "b": first} if contrast == "both" else {"a": first, "b": second}
@@ -137,7 +137,7 @@ def _ioi(template: str, draw: np.random.Generator, names: Sequence[str], contras
     return text, template.format(**swapped, s=first, **fill), f" {first}", f" {second}"
 
 
-def _agreement(template: str, draw: np.random.Generator, *_: object) -> Row:
+def _agreement(template: str, draw: np.random.Generator, *_: object) -> PairRow:
     noun, other = draw.choice(WORDS["nouns"]), draw.choice(WORDS["landmarks"])
     forms = [noun, f"{noun}s"]
     verbs = [(" is", " are"), (" was", " were"), (" has", " have")][draw.integers(3)]
@@ -146,21 +146,21 @@ def _agreement(template: str, draw: np.random.Generator, *_: object) -> Row:
     return *texts, verbs[i], verbs[j]
 
 
-def _pronouns(template: str, draw: np.random.Generator, *_: object) -> Row:
+def _pronouns(template: str, draw: np.random.Generator, *_: object) -> PairRow:
     fill = {"p": draw.choice(WORDS["places"]), "t": draw.choice(WORDS["things"])}
     people = [(draw.choice(WORDS["men"]), " he"), (draw.choice(WORDS["women"]), " she")]
     (name, target), (other, foil) = people if draw.integers(2) else people[::-1]
     return template.format(a=name, **fill), template.format(a=other, **fill), target, foil
 
 
-def _greater(template: str, draw: np.random.Generator, *_: object) -> Row:
+def _greater(template: str, draw: np.random.Generator, *_: object) -> PairRow:
     fill = {"e": draw.choice(WORDS["events"]), "c": draw.choice(("16", "17", "18"))}
     tens, ones = int(draw.integers(5, 8)), int(draw.integers(2, 9))
     text = template.format(y=f"{tens}{ones}", **fill)
     return text, template.format(y=f"0{ones}", **fill), "8", "2"
 
 
-def _induction(template: str, draw: np.random.Generator, *_: object) -> Row:
+def _induction(template: str, draw: np.random.Generator, *_: object) -> PairRow:
     n, at = map(int, template.split())
     words = draw.choice(WORDS["induction"], n, replace=False).tolist()
     swapped = list(words)
@@ -169,7 +169,7 @@ def _induction(template: str, draw: np.random.Generator, *_: object) -> Row:
     return text, other, f" {words[at + 1]}", f" {words[at + 3]}"
 
 
-TASKS: dict[str, tuple[Sequence[str], Callable[..., Row]]] = {
+TASKS: dict[str, tuple[Sequence[str], Callable[..., PairRow]]] = {
     "ioi": (TEMPLATES["ioi"], _ioi),
     "agreement": (TEMPLATES["agreement"], _agreement),
     "pronouns": (TEMPLATES["pronouns"], _pronouns),
@@ -216,7 +216,7 @@ def pairs(
         raise InputError(f"names={names!r} has fewer than two names. Give two or more.")
     templates, make = TASKS[task]
     draw = np.random.default_rng(seed)
-    rows: list[Row] = []
+    rows: list[PairRow] = []
     labels = [templates[i % len(templates)] for i in range(whole_number("n", n))]
     seen: set[tuple[str, str]] = set()
     for template in labels:
