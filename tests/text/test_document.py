@@ -108,7 +108,7 @@ def test_a_dict_and_back() -> None:
         ),
         ({"sentences": ()}, "has parents but no sentences"),
         ({"mentions": (Mention("a", ((8, 12),)),)}, r"a mention of cluster 'a' at \(\(8, 12\),\)"),
-        ({"text": "\ud800" * 30}, "half a surrogate pair at character 0"),
+        ({"text": "\ud800" * 30}, "half a surrogate pair in its text, at character 0"),
     ],
 )
 def test_wrong_documents_are_refused(change: dict[str, object], message: str) -> None:

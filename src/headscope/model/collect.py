@@ -90,14 +90,14 @@ class Collector:
         if self._top is not None:
             self._keep_top(attention, weights)
             return
-        kept = {"attention": to_numpy(weights)}
-        for name in self._names:
-            tensor: Tensor | None = getattr(attention, name)
-            if tensor is not None:
-                kept[name] = to_numpy(_as_one(name, tensor))
+        kept = {"attention": to_numpy(weights), **self._kept_vectors(attention)}
         if attention.scores is not None:
             kept |= self._kept_scores(attention, _as_one("scores", attention.scores))
         self._layers.setdefault(attention.block, {})[attention.layer] = kept
+
+    def _kept_vectors(self, attention: Attention) -> dict[str, np.ndarray]:
+        tensors = ((name, getattr(attention, name)) for name in self._names)
+        return {name: to_numpy(_as_one(name, x)) for name, x in tensors if x is not None}
 
     def _keep_top(self, attention: Attention, weights: Tensor) -> None:
         """Keep the strongest keys of a layer, or of one block of its rows."""
@@ -115,11 +115,7 @@ class Collector:
             others = [head for head in range(len(values)) if head not in self._heads]
             part["top_keys"][others] = -1
             part["top_weights"][others] = part["rest"][others] = np.nan
-        for name in self._names:
-            tensor: Tensor | None = getattr(attention, name)
-            if tensor is not None:
-                part[name] = to_numpy(_as_one(name, tensor))
-        self._parts.append(part)
+        self._parts.append(part | self._kept_vectors(attention))
         if attention.is_last:
             parts, self._parts = self._parts, []
             kept = parts[-1]  # of a causal block, only the last rows have all keys and values

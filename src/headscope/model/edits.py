@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,13 +91,11 @@ class SetAttention(Edit):
         if not rows or not columns:
             return weights
         weights = weights.clone()
-        block = weights[:, self.head][:, rows]
-        total = block.sum(-1, keepdim=True)
-        changed = block.clone()
+        changed = weights[:, self.head][:, rows]  # a copy
+        room = changed.sum(-1, keepdim=True) - self.weight * len(columns)
         changed[..., columns] = 0
         if self.renormalize:
             rest = changed.sum(-1, keepdim=True)
-            room = total - self.weight * len(columns)
             changed = changed * (room / rest.clamp(min=1e-30)).clamp(min=0)
         changed[..., columns] = self.weight
         weights[:, self.head, rows] = changed
@@ -132,17 +130,17 @@ class EditOutput(Edit):
     def on_outputs(self, outputs: Tensor) -> Tensor:
         """Replace the head's output by the function's, after checking it."""
         given = outputs[:, self.head].clone()
-        changed = self.function(given)
-        place = f"The edit of {_head_name(self)}"
+        changed: object = self.function(given)
+        problem = None
         if not isinstance(changed, Tensor):
-            raise InputError(f"{place} returned {type(changed).__name__}; expected a torch tensor.")
-        if changed.shape != given.shape:
-            raise InputError(
-                f"{place} returned the shape {tuple(changed.shape)}; expected "
-                f"{tuple(given.shape)} (`batch query neuron`)."
-            )
-        if not changed.isfinite().all():
-            raise InputError(f"{place} returned NaN or infinity; expected finite numbers.")
+            problem = f"{type(changed).__name__}; expected a torch tensor"
+        elif changed.shape != given.shape:
+            shapes = tuple(changed.shape), tuple(given.shape)
+            problem = f"the shape {shapes[0]}; expected {shapes[1]} (`batch query neuron`)"
+        elif not changed.isfinite().all():
+            problem = "NaN or infinity; expected finite numbers"
+        if problem or not isinstance(changed, Tensor):
+            raise InputError(f"The edit of {_head_name(self)} returned {problem}.")
         outputs = outputs.clone()
         outputs[:, self.head] = changed.to(outputs)
         return outputs
@@ -203,15 +201,8 @@ def set_attention(
             f"weight={weight!r} on {len(keys)} key(s) leaves no row that sums to 1. "
             "Give a weight between 0 and 1 in total, or renormalize=False."
         )
-    return SetAttention(
-        layer=layer,
-        head=head,
-        block=block,
-        queries=queries,
-        keys=keys,
-        weight=weight,
-        renormalize=renormalize,
-    )
+    place: dict[str, Any] = {"layer": layer, "head": head, "block": block}
+    return SetAttention(**place, queries=queries, keys=keys, weight=weight, renormalize=renormalize)
 
 
 def scale_neurons(

@@ -204,14 +204,12 @@ def encode(
             f"{encoded.n_cut} were cut.",
             TruncationWarning,
         )
-    unknown = getattr(tokenizer, "unk_token_id", None)
-    own = [
-        i for i, flag in zip(encoded.tokens.ids, encoded.tokens.special, strict=True) if not flag
-    ]
+    unknown, tokens = getattr(tokenizer, "unk_token_id", None), encoded.tokens
+    own = [i for i, is_special in zip(tokens.ids, tokens.special, strict=True) if not is_special]
     n_unknown = own.count(unknown) if unknown is not None else 0
     if n_unknown >= MIN_UNKNOWN and n_unknown > MAX_UNKNOWN * len(own):
         warn(
-            f"{n_unknown} of {len(encoded.tokens)} tokens are {tokenizer.unk_token}: the tokenizer "
+            f"{n_unknown} of {len(tokens)} tokens are {tokenizer.unk_token}: the tokenizer "
             "does not know these words. Is it the tokenizer of this model, and of this language?"
         )
     if all(encoded.tokens.special):
@@ -226,8 +224,8 @@ def shifted_target(target: Encoded, start: int, speller: Speller) -> Tokens:
     """Return the decoder's input for an encoded target: its start token, then all but the last."""
     tokens = target.tokens
     return Tokens(
-        texts=tokens.texts,
-        tokens=(*speller.spell([start]), *tokens.tokens[:-1]),
+        tokens.texts,
+        (*speller.spell([start]), *tokens.tokens[:-1]),
         ids=(start, *tokens.ids[:-1]),
         special=(True, *tokens.special[:-1]),
         segments=tokens.segments or (0,),
@@ -365,20 +363,19 @@ def written_chat(writer: Any, messages: Messages, *, takes_parts: bool) -> str:
     for message in in_parts:
         if isinstance(message.get("content"), str):
             message["content"] = [{"type": "text", "text": message["content"]}]
-    forms = [plain, in_parts] if takes_parts else [plain]
     written: list[str] = []
-    refusal: Exception | None = None
-    for chat in forms:
+    refusals: list[Exception] = []
+    for chat in [plain, in_parts] if takes_parts else [plain]:
         try:
             form = writer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
             written.append(str(form))
         except Exception as error:  # templates are programs and may raise anything
-            refusal = refusal or error
+            refusals.append(error)
     if not written:
         raise InputError(
-            f"The chat template refused the messages: {refusal}. Expected dicts with role and "
+            f"The chat template refused the messages: {refusals[0]}. Expected dicts with role and "
             'content: [{"role": "user", "content": "…"}].'
-        ) from refusal
+        ) from refusals[0]
     texts = [m["content"].strip() for m in plain if isinstance(m.get("content"), str)]
     return max(written, key=lambda form: sum(text in form for text in texts))
 

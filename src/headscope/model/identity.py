@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from headscope.model.model import Model
 
 
+SHAPE = ("family", "architecture", "n_layers", "n_heads", "is_causal", "dtype", "n_parameters")
+
+
 def describe_model(model: Model) -> dict[str, object]:
     """Describe the model for a plan."""
     info = model.info
@@ -35,13 +38,7 @@ def describe_model(model: Model) -> dict[str, object]:
         "name": model.name,
         "source": info.source,
         "revision": getattr(model.module.config, COMMIT_HASH, None),
-        "family": info.family,
-        "architecture": info.architecture,
-        "n_layers": info.n_layers,
-        "n_heads": info.n_heads,
-        "is_causal": info.is_causal,
-        "dtype": info.dtype,
-        "n_parameters": info.n_parameters,
+        **{name: getattr(info, name) for name in SHAPE},
         "weights_sha256": weights_sha256(model.module),
         "route": info.route,
         "notes": list(info.notes),

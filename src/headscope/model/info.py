@@ -137,10 +137,9 @@ def _objective(module: nn.Module, is_causal: bool) -> Objective | None:
     if _is_for(module, *SEQ2SEQ_TASKS):
         return "seq2seq"
     if is_language_model(module):
-        objective: Objective = "causal" if is_causal else "masked"
-        return (
-            objective if _is_for(module, *(CAUSAL_TASKS if is_causal else MASKED_TASKS)) else None
-        )
+        if is_causal:
+            return "causal" if _is_for(module, *CAUSAL_TASKS) else None
+        return "masked" if _is_for(module, *MASKED_TASKS) else None
     if _is_for(module, "TOKEN_CLASSIFICATION"):
         return "token_label"
     return "label" if _is_for(module, *LABEL_TASKS) else None

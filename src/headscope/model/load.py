@@ -12,7 +12,7 @@ import logging
 import pickle
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,9 +185,8 @@ def load(
 
         if processor is None and isinstance(source, Pipeline):
             names = ("processor", "image_processor", "feature_extractor")
-            processor = next(
-                (part for name in names if (part := getattr(source, name, None))), None
-            )
+            parts = (getattr(source, name, None) for name in names)
+            processor = next(filter(None, parts), None)
         return Model(
             module,
             tokenizer or wrapped_tokenizer or _own_tokenizer(processor),
@@ -290,10 +289,9 @@ def _find(source: str | Path, revision: str | None) -> _ModelSource:
         local: weight_files.HubOptions = {"local_files_only": True}
         return _ModelSource(str(folder), packaged.title, origin, local, (packaged.notes,))
     folder = Path(source)
-    try:
+    is_folder = False
+    with suppress(OSError):  # the name is too long
         is_folder = folder.is_dir()
-    except OSError:  # the name is too long
-        is_folder = False
     if is_folder:
         if not (folder / "config.json").is_file():
             raise ModelNotFound(
@@ -350,13 +348,9 @@ def _module(
     for model_class in _candidate_classes(config):
         weight_files.check_sizes(model_class, copy.deepcopy(config), stored)
         with weight_files.bounded(stored):
+            settings = {"config": config, "dtype": dtype, "use_safetensors": not stored.is_pickled}
             module, loading = model_class.from_pretrained(
-                location,
-                config=config,
-                dtype=dtype,
-                output_loading_info=True,
-                use_safetensors=not stored.is_pickled,
-                **options,
+                location, output_loading_info=True, **settings, **options
             )
         is_base = model_class is AutoModel
         # Attention does not depend on the pooler of a bare stack, which many checkpoints lack.
@@ -379,13 +373,10 @@ def _module(
 def _candidate_classes(config: PretrainedConfig) -> Iterator[Any]:
     """Yield the declared class or the family's language-model classes, then the bare stack."""
     declared = config.architectures[0] if config.architectures else None
-    mappings = (
-        modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-        modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-        modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    )
     names: list[str | None] = [declared]
     if declared is None or declared.endswith("ForPreTraining"):
+        tasks = ("SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "CAUSAL_LM")
+        mappings = (getattr(modeling_auto, f"MODEL_FOR_{x}_MAPPING_NAMES") for x in tasks)
         names = [mapping.get(config.model_type) for mapping in mappings]
     base = modeling_auto.MODEL_MAPPING_NAMES.get(config.model_type)
     bases = {base} if isinstance(base, str) else set(base or ())

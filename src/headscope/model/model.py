@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast, overload
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -31,6 +31,21 @@ if TYPE_CHECKING:
     from headscope.model.objective import Target
     from headscope.model.processing import Processor
     from headscope.model.tap.projection import Projection
+
+
+class TraceArguments(TypedDict, total=False):
+    """Options of `Model.trace`, for type checkers."""
+
+    generate: int
+    vectors: bool
+    scores: bool | None
+    layers: Sequence[int] | None
+    keep: Literal["all", "top"]
+    top: int
+    heads: Sequence[int] | None
+    norms: bool
+    effects: bool
+    truncate: bool
 
 
 class Model(TappedModule):
@@ -98,16 +113,7 @@ class Model(TappedModule):
         image: object | None = ...,
         audio: object | None = ...,
         target: str | None = ...,
-        generate: int = ...,
-        vectors: bool = ...,
-        scores: bool | None = ...,
-        layers: Sequence[int] | None = ...,
-        keep: Literal["all", "top"] = ...,
-        top: int = ...,
-        heads: Sequence[int] | None = ...,
-        norms: bool = ...,
-        effects: bool = ...,
-        truncate: bool = ...,
+        **options: Unpack[TraceArguments],
     ) -> Trace: ...
 
     @overload
@@ -117,16 +123,7 @@ class Model(TappedModule):
         pair: Sequence[str] | None = ...,
         *,
         target: Sequence[str] | None = ...,
-        generate: int = ...,
-        vectors: bool = ...,
-        scores: bool | None = ...,
-        layers: Sequence[int] | None = ...,
-        keep: Literal["all", "top"] = ...,
-        top: int = ...,
-        heads: Sequence[int] | None = ...,
-        norms: bool = ...,
-        effects: bool = ...,
-        truncate: bool = ...,
+        **options: Unpack[TraceArguments],
     ) -> list[Trace]: ...
 
     def trace(

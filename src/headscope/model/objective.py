@@ -285,27 +285,21 @@ def with_loss(
     readers: list[LayerReader] = []
 
     def keep(attention: Attention) -> None:
-        kept[attention.block, attention.layer] = replace(
-            attention.without_vectors(), weights=attention.weights.detach()
-        )
+        alone = replace(attention.without_vectors(), weights=attention.weights.detach())
+        kept[attention.block, attention.layer] = alone
 
     def read_gradient(site: Site, gradient: Tensor) -> None:
-        if layers is not None and site.layer not in layers:
-            return
-        attention = replace(kept.pop((site.block, site.layer)), gradients=gradient)
+        if layers is None or site.layer in layers:
+            read(replace(kept.pop((site.block, site.layer)), gradients=gradient))
+
+    def read(attention: Attention) -> None:
         for reader in readers:
             reader(attention)
 
-    def read_rows(attention: Attention) -> None:
-        for reader in readers:
-            reader(attention)
-
-    attachment = (
-        Attachment(reader=keep, on_gradient=read_gradient, returns_weights=False)
-        if rows is None
-        else Attachment(reader=read_rows, rows=rows, takes_gradients=True, returns_weights=False)
-    )
-    attachment = replace(attachment, layers=layers)
+    attachment = Attachment(read, rows=rows, layers=layers, takes_gradients=True)
+    if rows is None:
+        attachment = Attachment(keep, on_gradient=read_gradient, layers=layers)
+    attachment = replace(attachment, returns_weights=False)
     require_gradients(model)
     with torch.enable_grad(), model.attached(attachment), frozen(model.module):
         losses = measure_losses(model.module(**model.to_device(inputs)), labels, scalar)
@@ -348,9 +342,8 @@ def loss_of(outputs: ModelOutput, loss_inputs: LossInputs) -> Tensor:
 
 def require_gradients(model: Model) -> None:
     """Raise InputError under `torch.inference_mode`, and for weights that were loaded under it."""
-    if torch.is_inference_mode_enabled() or any(
-        p.is_inference() for p in model.module.parameters()
-    ):
+    is_inference = any(p.is_inference() for p in model.module.parameters())
+    if is_inference or torch.is_inference_mode_enabled():
         raise InputError(
             "Gradients cannot be computed under torch.inference_mode(), or with weights that were "
             "loaded under it. Load the model and call headscope outside of that block; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import os
 import re
@@ -41,10 +42,8 @@ def read_image(image: object) -> Image.Image:
     if isinstance(image, str | os.PathLike):
         path = _file(image, "an image")
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", Image.DecompressionBombWarning
-                )  # our limit is lower
+            with warnings.catch_warnings():  # our limit is lower
+                warnings.simplefilter("ignore", Image.DecompressionBombWarning)
                 with Image.open(path) as opened:  # reads the header alone
                     return _in_colors(opened)
         except Image.DecompressionBombError as error:
@@ -347,13 +346,10 @@ def _seen_images(inputs: Mapping[str, Tensor], processor: Any) -> tuple[np.ndarr
     """Undo the normalization of pixels (`… color row column`); return the images as bytes."""
     pixels, grid = inputs.get("pixel_values"), inputs.get("image_grid_thw")
     if pixels is not None and pixels.ndim == 2 and grid is not None:
-        images = [_unfolded(part, grid[i], processor) for i, part in
-                  enumerate(pixels.split(grid.prod(-1).tolist()))]  # fmt: skip
-        return tuple(
-            image
-            for part in images
-            for image in _seen_images({"pixel_values": part[None]}, processor)
-        )
+        parts = zip(pixels.split(grid.prod(-1).tolist()), grid, strict=True)
+        images = (_unfolded(part, shape, processor)[None] for part, shape in parts)
+        seen = (_seen_images({"pixel_values": image}, processor) for image in images)
+        return tuple(itertools.chain.from_iterable(seen))
     if pixels is None or pixels.ndim < 4 or pixels.shape[-3] != 3:
         return ()
     values = pixels.detach().float().cpu().reshape(-1, *pixels.shape[-3:]).numpy()

@@ -208,14 +208,8 @@ class TappedModule:
         stops = self.wiring_for(inputs).stops
         if attached_to(modules) or has_own_code(modules):
             stops = None
-        attachment = Attachment(
-            reader=reader,
-            returns_weights=False,
-            stops=stops is not None,
-            rows=rows,
-            computes_softmax=computes_softmax,
-            layers=layers,
-        )
+        attachment = Attachment(reader, stops=stops is not None, rows=rows, layers=layers)
+        attachment = replace(attachment, computes_softmax=computes_softmax, returns_weights=False)
         moved = self.to_device(inputs)
         if not self.wiring_for(inputs).may_cache:
             moved = uncached(self.module) | moved

@@ -26,7 +26,7 @@ from headscope.arguments import whole_number
 from headscope.attention import Attention, BlockName
 from headscope.errors import HeadscopeError, InputError, TruncationWarning, warn
 from headscope.model import tracing
-from headscope.model.edits import Edit, ablate
+from headscope.model.edits import ablate
 from headscope.model.encode import Messages, decoded_tokens, encode
 from headscope.model.processing import MEDIA_INPUTS, prepare, sound_processor
 from headscope.model.tap.dispatch import Attachment
@@ -90,13 +90,11 @@ def find_patches(
         return None
     wiring = model.wiring_for(inputs)
     layer = wiring.of_block(block)[0].layer
-    ablated: tuple[Edit, ...] = ()
-    if block != tower:
-        ablated = tuple(
-            ablate(site.layer, head, block=tower)
-            for site in wiring.of_block(tower)
-            for head in range(site.n_heads)
-        )
+    ablated = tuple(
+        ablate(site.layer, head, block=tower)
+        for site in (wiring.of_block(tower) if block != tower else ())
+        for head in range(site.n_heads)
+    )
 
     def keys(values: Tensor) -> Tensor | None:
         """Return the layer's keys, `token feature`, and stop the model there."""
@@ -130,8 +128,9 @@ def find_patches(
 
     height, width = pixels.shape[-2:]
     config = model.module.config
-    patch = getattr(getattr(config, "vision_config", None), "patch_size", None)
-    patch = getattr(config, "patch_size", None) if patch is None else patch
+    parts = getattr(config, "vision_config", None), config
+    sizes = (getattr(part, "patch_size", None) for part in parts)
+    patch = next((size for size in sizes if size is not None), None)
     steps = max(1, height // N_STRIPS), max(1, width // N_STRIPS)
     if isinstance(patch, int) and patch > 0:
         steps = patch, patch
@@ -169,22 +168,16 @@ def _rectangles(
         across = _run(columns[:, token], strips[1], size[1])
         (read,) = np.nonzero(images[:, token])
         is_all = len(rows) * len(columns) > 1 and down == across == WHOLE_SIDE
-        if down is None or across is None or len(read) != 1 or is_all:
-            edges.append(None)
-        else:
-            edges.append((int(read[0]), down, across))
-    located = [edge for edge in edges if edge is not None]
-    tops = sorted({down for _, down, _ in located})
-    lefts = sorted({across for _, _, across in located})
-    patches: list[Patch | None] = []
-    for edge in edges:
-        if edge is None:
-            patches.append(None)
-            continue
-        image, down, across = edge
+        is_one = len(read) == 1 and not is_all
+        edges.append((int(read[0]), down, across) if down and across and is_one else None)
+    tops = sorted({edge[1] for edge in edges if edge})
+    lefts = sorted({edge[2] for edge in edges if edge})
+
+    def patch(image: int, down: tuple[float, float], across: tuple[float, float]) -> Patch:
         row, column = tops.index(down), lefts.index(across)
-        patches.append(Patch(row, column, down[0], across[0], down[1], across[1], image))
-    return patches
+        return Patch(row, column, down[0], across[0], down[1], across[1], image)
+
+    return [None if edge is None else patch(*edge) for edge in edges]
 
 
 def _run(moved: np.ndarray, strips: list[tuple[int, int]], size: int) -> tuple[float, float] | None:

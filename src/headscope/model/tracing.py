@@ -407,19 +407,18 @@ def _check_size(
         needed += largest * 4 * 2
     free = _free_memory()
     n = max(len(tokens) for tokens in stacks.values())
+    advice = (
+        "Keep fewer layers (layers=[…]) or the strongest keys (keep='top'), or measure the text as "
+        "a corpus, which keeps sums."
+    )
     if needed > LARGE:
         n_heads = sum(site.n_heads for site in wiring.sites if site.layer in layers)
-        warn(
-            f"{n:,} tokens × {n_heads} heads: {needed / 2 / 1e9:.1f} GB of attention are kept. "
-            "Keep fewer layers (layers=[…]) or the strongest keys (keep='top'), or measure the "
-            "text as a corpus, which keeps sums."
-        )
+        size = f"{needed / 2 / 1e9:.1f} GB"
+        warn(f"{n:,} tokens × {n_heads} heads: {size} of attention are kept. {advice}")
     if free is not None and needed > free:
         raise InputError(
-            f"A trace of {n:,} tokens in {len(layers)} layers would take "
-            f"{needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. Shorten the text, "
-            "keep fewer layers (layers=[…]) or the strongest keys (keep='top'), or measure it as "
-            "a corpus, which keeps sums only."
+            f"A trace of {n:,} tokens in {len(layers)} layers would take {needed / 2**30:.1f} GiB, "
+            f"and {free / 2**30:.1f} GiB are free. Shorten the text. {advice}"
         )
 
 

@@ -63,6 +63,7 @@ SHARE_OF_MEMORY = 0.1
 """Largest share of the memory for the weights of one layer, which is copied several times."""
 OPERATIONS_PER_SECOND = 4e10
 """Rough speed of a core in a forward pass; decides the number of workers, not the results."""
+CORPUS_FACTS = ("name", "unit", "documents", "hash", "left_out")
 SECONDS_PER_WORKER = 5
 """Seconds of work that justify another worker process."""
 
@@ -193,11 +194,7 @@ def make_plan(
     return Plan(
         describe_model(model),
         {
-            "name": surveyed.name,
-            "unit": surveyed.unit,
-            "documents": surveyed.documents,
-            "hash": surveyed.hash,
-            "left_out": surveyed.left_out,
+            **{name: getattr(surveyed, name) for name in CORPUS_FACTS},
             "messages": list(surveyed.messages),
             **({"independence": surveyed.independence} if surveyed.independence else {}),
         },
@@ -282,16 +279,12 @@ class _Job:
                 )
             ) from None
         except OSError as error:
-            is_there = (folder / FOLDER).is_dir()
+            action = "It was renamed or removed during the run: put it back"
+            if (folder / FOLDER).is_dir():
+                action = "The shards written so far are complete: make room"
             raise HeadscopeError(
                 f"A checkpoint could not be written to {folder}: {error} "
-                + self._advice(
-                    "The shards written so far are complete: make room and run the same again "
-                    "to go on."
-                    if is_there
-                    else "It was renamed or removed during the run: put it back and run the same "
-                    "again to go on."
-                )
+                + self._advice(f"{action} and run the same again to go on.")
             ) from error
         finally:
             meter.close()
@@ -310,19 +303,18 @@ class _Job:
     def _measure(
         self, shards: Callable[[], Iterator[Shard]], store: ShardStore, meter: Meter, n_left: int
     ) -> None:
+        model, plan = self.model, self.plan
         if self.execution.engine == "ray":
             from headscope.run.engines.ray import run_ray
 
-            run_ray(self.model, self.plan, shards, store, meter, self.execution)
+            run_ray(model, plan, shards, store, meter, self.execution)
             return
-        workers = min(
-            n_left, self.execution.workers or worthwhile_workers(self.model, self.surveyed)
-        )
+        workers = min(n_left, self.execution.workers or worthwhile_workers(model, self.surveyed))
         if workers == 1:
             stop_server()  # if one was started, it is not needed
-            run_here(self.model, self.plan, shards(), store, meter)
+            run_here(model, plan, shards(), store, meter)
         else:
-            run_workers(self.model, self.plan, shards(), store, meter, workers)
+            run_workers(model, plan, shards(), store, meter, workers)
 
     def _result(self, measured: ShardSums) -> Result:
         report = measured.report
@@ -345,7 +337,8 @@ class _Job:
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
         blocks = finalize_all(states, plan.metrics, plan.axes, layers, over=plan.settings.over)
-        content = plan.to_dict()
+        content, counts = plan.to_dict(), report.to_dict()
+        del counts["layers"]
         size, seed = self.corpus.sample_size, self.corpus.seed
         sampling = {} if size is None else {"sample": size, "seed": seed}
         provenance = {
@@ -359,14 +352,7 @@ class _Job:
             "axes": content["axes"],
             "plan": plan.hash,
             "compiled": plan.is_compiled,
-            "counts": {
-                "documents": report.documents,
-                "tokens": report.tokens,
-                "truncated": report.truncated,
-                "failed": len(report.failed),
-                "rows_without_length": report.rows_without_length,
-                "long_words": report.long_words,
-            },
+            "counts": {**counts, "failed": len(report.failed)},
             "failed": report.failed,
             "versions": versions(),
         }
@@ -378,16 +364,14 @@ class _Job:
         """Return the documents of the exemplars with their tokens; reads the corpus once more."""
         if not numbers:
             return {}
-        chosen = set(numbers)
-        read = enumerate(self.corpus.read(ReadLog(self.corpus.on_error)))
+        read, chosen = enumerate(self.corpus.read(ReadLog(self.corpus.on_error))), set(numbers)
         found = (numbered for numbered in read if numbered[0] in chosen)
         exemplars = list(itertools.islice(found, len(numbers)))
-        documents: dict[int, MeasuredDocument] = {}
-        for encoded in Encoder.of(self.model, self.plan).encode(exemplars):
-            number, document = encoded.numbered
-            shown = {stack: tokens.tokens for stack, tokens in encoded.stacks.items()}
-            documents[number] = MeasuredDocument(document.id, shown)
-        return documents
+        shown = {
+            encoded.numbered[0]: {name: tokens.tokens for name, tokens in encoded.stacks.items()}
+            for encoded in Encoder.of(self.model, self.plan).encode(exemplars)
+        }
+        return {n: MeasuredDocument(document.id, shown[n]) for n, document in exemplars}
 
 
 def worthwhile_workers(model: Model, surveyed: Survey) -> int:

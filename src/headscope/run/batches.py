@@ -14,12 +14,13 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from headscope.arguments import whole_number
 from headscope.batch import Axes, Batch
 from headscope.errors import InputError
-from headscope.metrics.core.contract import LayersMetric, Metric
+from headscope.metrics.core.contract import LayersMetric
 from headscope.metrics.core.labels import Labeler
 from headscope.model.encode import Speller, encode_texts, joins_pairs, shifted_target
 from headscope.model.load import as_model
@@ -51,7 +52,7 @@ class EncodedDocument:
     numbered: Numbered
     stacks: dict[str, Tokens]
     """Tokens by stack: `self`, or `encoder` and `decoder`."""
-    inputs: dict[str, Sequence[int]]
+    inputs: Mapping[str, Sequence[int]]
     """Model inputs, without batch axis and padding."""
     n_cut: int
     """Number of tokens cut; the maximum over stacks."""
@@ -63,29 +64,20 @@ class EncodedDocument:
 
 
 class Encoder:
-    """Maker of batches for one model, with rules for labeling, cutting and batching documents.
-    Metrics that compare layers need smaller batches.
-    """
+    """Maker of batches for one model, with rules for labeling, cutting and batching documents."""
 
     def __init__(
         self,
         model: Model,
         axes: Axes,
         settings: Settings,
-        metrics: Sequence[Metric] = (),
-        *,
-        is_compiled: bool = False,
-        facts: Mapping[str, Mapping[str, float]] | None = None,
-        last_hashes: Mapping[int, float] | None = None,
-        rows: int | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self.model = model
-        self._rows = rows or NO_LIMIT
         self.settings = settings
-        self._is_compiled = is_compiled
-        self._facts = facts or {}
-        self._last_hashes = last_hashes or {}
         self._axes = axes
+        self._plan = plan
+        self._rows = plan.rows if plan and plan.rows else NO_LIMIT
         self._tokenizer = model.require_tokenizer()
         self._labeler = Labeler(axes, settings.tagset, settings.max_word_tokens)
         self._has_decoder = "decoder" in model.info.blocks
@@ -93,8 +85,8 @@ class Encoder:
         limits = [settings.max_tokens, model.info.max_length]
         self._max_tokens = min(limit for limit in limits if limit is not None)
         self._n_heads = model.info.n_heads
-        couples = any(isinstance(metric, LayersMetric) for metric in metrics)
         # Metrics that compare layers keep all layers of a batch, so batches are smaller.
+        couples = plan is not None and any(isinstance(m, LayersMetric) for m in plan.metrics)
         layers = max(1, model.info.n_layers // 4) if couples else 1
         self._max_weights = max_weights(model.module.device) // layers
         pad = self._tokenizer.pad_token_id
@@ -105,61 +97,44 @@ class Encoder:
     @classmethod
     def of(cls, model: Model, plan: Plan) -> Encoder:
         """Create the encoder of a plan."""
-        return cls(
-            model,
-            plan.axes,
-            plan.settings,
-            plan.metrics,
-            is_compiled=plan.is_compiled,
-            facts=plan.facts,
-            last_hashes=plan.last_hashes,
-            rows=plan.rows,
-        )
+        return cls(model, plan.axes, plan.settings, plan)
 
     def encode(self, documents: Sequence[Numbered]) -> list[EncodedDocument]:
         """Tokenize documents. Encoder-decoders read the document on both sides, as in
         denoising, unless its meta names another `target`.
         """
-        texts, pairs = [], []
-        for _, document in documents:
-            second = self._second(document)
-            is_whole = second is None
-            texts.append(document.text if is_whole else document.text[:second].rstrip())
-            pairs.append(None if is_whole else document.text[second:])
-        encoded = encode_texts(
-            self._tokenizer, texts, pairs, max_length=self._max_tokens, speller=self._speller
+        whole = [document.text for _, document in documents]
+        seconds = [self._second(document) for _, document in documents]
+        spans = list(zip(whole, seconds, strict=True))
+        texts = [text if at is None else text[:at].rstrip() for text, at in spans]
+        pairs = [None if at is None else text[at:] for text, at in spans]
+        encode = partial(
+            encode_texts, self._tokenizer, max_length=self._max_tokens, speller=self._speller
         )
+        encoded = encode(texts, pairs)
+        found = []
         if not self._has_decoder:
-            alone = []
-            for numbered, source in zip(documents, encoded, strict=True):
-                second, tokens = self._second(numbered[1]), source.tokens
-                if second is not None:
-                    tokens = tokens.joined(numbered[1].text, second)
-                stacks = {"self": tokens}
-                alone.append(EncodedDocument(numbered, stacks, {**source.inputs}, source.n_cut))
-            return alone
-        targets = encode_texts(
-            self._tokenizer,
-            [document.meta.get("target", document.text) for _, document in documents],
-            max_length=self._max_tokens,
-            as_target=True,
-            speller=self._speller,
-        )
-        both = []
+            for numbered, source, at in zip(documents, encoded, seconds, strict=True):
+                tokens = source.tokens
+                tokens = tokens if at is None else tokens.joined(numbered[1].text, at)
+                found.append(
+                    EncodedDocument(numbered, {"self": tokens}, source.inputs, source.n_cut)
+                )
+            return found
+        targets = encode([d.meta.get("target", d.text) for _, d in documents], as_target=True)
         for numbered, source, target in zip(documents, encoded, targets, strict=True):
             decoder = shifted_target(target, self._start, self._speller)
             stacks = {"encoder": source.tokens, "decoder": decoder}
             inputs = {**source.inputs, "decoder_input_ids": decoder.ids}
             n_cut = max(source.n_cut, target.n_cut)
-            both.append(EncodedDocument(numbered, stacks, inputs, n_cut))
-        return both
+            found.append(EncodedDocument(numbered, stacks, inputs, n_cut))
+        return found
 
     def _second(self, document: Document) -> int | None:
         """Return the start of a segment's second span, if the tokenizer separates pairs."""
         start = document.meta.get(SECOND)
-        if start is None or self._has_decoder or not self._joins_pairs:
-            return None
-        return int(start)
+        is_pair = self._joins_pairs and not self._has_decoder
+        return int(start) if start is not None and is_pair else None
 
     def batches(self, documents: Sequence[EncodedDocument]) -> Iterator[list[EncodedDocument]]:
         """Yield batches of documents with similar lengths, longest first: later batches then fit
@@ -200,17 +175,15 @@ class Encoder:
                 ones = [[1] * len(d.stacks[stack]) for d in documents]
                 inputs[f"{name}attention_mask"] = _padded(ones, 0)
         stacks = {stack: [d.stacks[stack] for d in documents] for stack in documents[0].stacks}
+        numbered, is_cut = [d.numbered for d in documents], [d.n_cut > 0 for d in documents]
         batch = label_batch(
-            [d.numbered for d in documents],
-            stacks,
-            self._axes,
-            self.settings,
-            is_cut=[d.n_cut > 0 for d in documents],
-            labeler=self._labeler,
+            numbered, stacks, self._axes, self.settings, is_cut=is_cut, labeler=self._labeler
         )
-        return inputs, replace(
-            batch, is_compiled=self._is_compiled, facts=self._facts, last_hashes=self._last_hashes
-        )
+        if (plan := self._plan) is None:
+            return inputs, batch
+        facts, last_hashes = plan.facts, plan.last_hashes
+        compiled = plan.is_compiled
+        return inputs, replace(batch, is_compiled=compiled, facts=facts, last_hashes=last_hashes)
 
 
 def label_batch(
@@ -226,28 +199,24 @@ def label_batch(
     the tokens of each document by stack; `is_cut` says whether its end was cut.
     """
     labeler = labeler or Labeler(axes, settings.tagset, settings.max_word_tokens)
-    plain = [document for _, document in documents]
-    keys, buckets = [], []
-    for document in plain:
-        key, number = document_key(document)
-        keys.append(key)
-        buckets.append(axes.bucket_of(group_of(document, settings.by), number))
+    numbers, plain = zip(*documents, strict=True)
+    keys, hashes = zip(*map(document_key, plain), strict=True)
+    groups = (group_of(document, settings.by) for document in plain)
     return Batch(
         axes,
         {stack: labeler.sequences(plain, tokens) for stack, tokens in stacks.items()},
-        np.array([number for number, _ in documents], dtype=np.float64),
+        np.array(numbers, dtype=np.float64),
         np.array(keys),
-        np.array(buckets, dtype=np.int64),
+        np.array(list(map(axes.bucket_of, groups, hashes)), dtype=np.int64),
         settings.null_keys,
-        documents=tuple(plain),
+        documents=plain,
         is_cut=np.array(is_cut) if any(is_cut) else None,
     )
 
 
 def max_weights(device: torch.device) -> int:
     """Return the maximum attention weights of one layer in one batch on a device. On a GPU it
-    depends on total memory: batches, and so last bits of sums, are the same on all GPUs of one
-    kind.
+    depends on total memory: last bits of sums are the same on all GPUs of one kind.
     """
     if device.type != "cuda":
         return MAX_BATCH_WEIGHTS.get(device.type, MAX_WEIGHTS_ELSEWHERE)
@@ -282,24 +251,14 @@ def special_names(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
 
 
 def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-    longest = max(len(row) for row in rows)
-    array = np.full((len(rows), longest), fill, dtype=np.int64)
-    for number, row in enumerate(rows):
-        array[number, : len(row)] = row
-    return torch.from_numpy(array)
+    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 def offsets_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], Sequence[Span]]:
     """Return a function from a text to the spans of its tokens, without special ones."""
-
-    def offsets(text: str) -> Sequence[Span]:
-        encoding = tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        spans: Sequence[Span] = encoding["offset_mapping"]
-        return spans
-
-    return offsets
+    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+    return lambda text: tokenizer(text, **options)["offset_mapping"]
 
 
 def _segments(

@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import filelock
 import numpy as np
@@ -67,10 +67,6 @@ class ShardKey(NamedTuple):
     """Shard id; None for a sum of several."""
     through: int = 0
     """Number of shards in a sum, from shard 0."""
-
-
-class _WrongCheckpoint(Exception):
-    """A file differs from the checkpoint that its name says."""
 
 
 class ShardStore:
@@ -145,8 +141,7 @@ class ShardStore:
         n_new = self._next - self._on_disk
         if self._total is not None and n_new and (flush or n_new >= FOLD_EVERY):
             if self._is_kept:
-                key = ShardKey(self._hash, None, self._next)
-                write_sums(self._prefix, self._total, key)
+                write_sums(self._prefix, self._total, ShardKey(self._hash, None, self._next))
             for shard_id in range(self._on_disk, self._next):
                 self.path(shard_id).unlink(missing_ok=True)
             self._on_disk = self._next
@@ -164,14 +159,12 @@ class ShardStore:
         return sorted((int(name), p) for name, p in paths if name.isdecimal() and name.isascii())
 
     def _add_next(self, measured: ShardSums, *, in_place: bool) -> None:
-        if self._total is None:
+        total, metrics = self._total, self._plan.metrics
+        if total is None:
             self._total = measured
         else:
-            total = self._total
             self._is_half_added = in_place
-            states = merge_states(
-                self._plan.metrics, total.states, measured.states, in_place=in_place
-            )
+            states = merge_states(metrics, total.states, measured.states, in_place=in_place)
             total.report.add(measured.report)
             self._total = ShardSums(states, total.report)
         self._next += 1
@@ -180,37 +173,30 @@ class ShardStore:
     def _resume(self) -> None:
         """Add readable checkpoints; remove others with a warning, to measure them again."""
         damaged: list[str] = []
-        if self._prefix.is_file():
-            key, total = self._tried(self._prefix, damaged, self._sum) or (None, None)
-            if key is not None and total is not None:
-                self._total, self._next = total, key.through
-                self._on_disk = self._next
+        if self._prefix.is_file() and (read := self._tried(self._prefix, damaged, self._sum)):
+            key, self._total = read
+            self._next = self._on_disk = key.through
         for shard_id, path in self._files():
             if shard_id < self._next or shard_id >= self._n_shards:
                 path.unlink()
             else:
                 self._tried(path, damaged, self._checked(shard_id))
-        foreign = sorted(
-            path.name for path in self._folder.glob("*.npz") if not path.name.endswith(self._ending)
-        )
-        if foreign:
-            warn(
-                f"{self._folder} also has checkpoints of another run, which are left alone: "
-                f"{_listed(foreign)}."
-            )
-        if damaged:
-            warn(
-                f"Checkpoints in {self._folder} could not be read and are measured again: "
-                f"{_listed(damaged)}."
-            )
+        names = sorted(path.name for path in self._folder.glob("*.npz"))
+        foreign = [name for name in names if not name.endswith(self._ending)]
+        for problem, some in (
+            (f"{self._folder} also has checkpoints of another run, which are left alone", foreign),
+            (f"Checkpoints in {self._folder} could not be read and are measured again", damaged),
+        ):
+            if some:
+                more = f" and {len(some) - MAX_FILES} more" if len(some) > MAX_FILES else ""
+                warn(f"{problem}: {', '.join(some[:MAX_FILES])}{more}.")
         self.merge()
 
     def _sum(self, path: Path) -> tuple[ShardKey, ShardSums]:
         key, measured = read_keyed(path)
-        if key != ShardKey(self._hash, None, key.through) or not (
-            0 < key.through <= self._n_shards
-        ):
-            raise _WrongCheckpoint(f"it says that it is {key}")
+        is_in_run = 0 < key.through <= self._n_shards
+        if key != ShardKey(self._hash, None, key.through) or not is_in_run:
+            raise ValueError(f"it says that it is {key}")
         check_states(self._plan, measured.states)
         return key, measured
 
@@ -276,7 +262,7 @@ def read_sums(path: Path, expected: ShardKey) -> ShardSums:
     """Read a checkpoint and check its plan and shard."""
     key, measured = read_keyed(path)
     if key != expected:
-        raise _WrongCheckpoint(f"it says that it is shard {key.shard} of plan {key.plan[:12]}")
+        raise ValueError(f"it says that it is shard {key.shard} of plan {key.plan[:12]}")
     return measured
 
 
@@ -289,8 +275,8 @@ def read_keyed(path: Path) -> tuple[ShardKey, ShardSums]:
             if entry != "meta":
                 block, metric, name = entry.split("|")
                 states.setdefault(block, {}).setdefault(metric, {})[name] = file[entry]
-    key = ShardKey(meta["plan"], meta["shard"], meta["through"])
-    return key, ShardSums(states, ShardReport(**meta["report"]))
+    report = ShardReport(**meta.pop("report"))
+    return ShardKey(**meta), ShardSums(states, report)
 
 
 def check_states(plan: Plan, states: States) -> None:
@@ -306,11 +292,6 @@ def check_states(plan: Plan, states: States) -> None:
             expected = {k: (v.dtype, n_lead + len(metric.state_dims(k))) for k, v in zero.items()}
             if found != expected:
                 raise ValueError(f"{block} {name} has arrays {found}, expected {expected}")
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
-    return ", ".join(names[:MAX_FILES]) + more
 
 
 MAX_DIFFERENCES = 4
@@ -386,31 +367,27 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
             raise InputError(
                 f"{file} is damaged ({error}). Remove the folder, or pass resume=False."
             ) from error
-        if (
-            theirs != ours
-            and _is_older_metric(theirs, ours)
-            and not (folder / RESULT_FILE).exists()
-        ):
+        if theirs == ours:
+            return
+        if _is_older_metric(theirs, ours) and not (folder / RESULT_FILE).exists():
             for path in (file, folder / FOLDER):
-                path.replace(path.with_name(f"{path.name}.older")) if path.exists() else None
+                if path.exists():
+                    path.replace(path.with_name(f"{path.name}.older"))
             warn(
                 f"{folder} held an unfinished run with an older version of a metric of yours. It "
                 f"is set aside as {file.name}.older and {FOLDER}.older."
             )
             check_plan(folder, plan, resume=resume)
             return
-        if theirs != ours:
-            differences = _differences(theirs, ours)
-            first = [text for text in differences if text.startswith(CAUSES)]
-            differences = first or differences  # with another model or corpus, much else differs
-            n_more = len(differences) - MAX_DIFFERENCES
-            more = f"; and {n_more} more" if n_more > 0 else ""
-            shown = "; ".join(differences[:MAX_DIFFERENCES]) + more
-            raise RunMismatch(
-                f"{folder} holds another run: {shown}. Choose another folder, or pass "
-                "resume=False (--no-resume) to replace it."
-            )
-        return
+        differences = _differences(theirs, ours)
+        first = [text for text in differences if text.startswith(CAUSES)]
+        differences = first or differences  # with another model or corpus, much else differs
+        n_more = len(differences) - MAX_DIFFERENCES
+        more = f"; and {n_more} more" if n_more > 0 else ""
+        raise RunMismatch(
+            f"{folder} holds another run: {'; '.join(differences[:MAX_DIFFERENCES])}{more}. "
+            "Choose another folder, or pass resume=False (--no-resume) to replace it."
+        )
     if resume:
         if (folder / RESULT_FILE).is_file():
             raise RunMismatch(
@@ -427,13 +404,9 @@ def check_plan(folder: Path, plan: Plan, *, resume: bool) -> None:
 
 
 def _is_older_metric(theirs: Mapping[str, object], ours: Mapping[str, object]) -> bool:
-    def without_code(plan: Mapping[str, object]) -> str:
-        metrics = plan.get("metrics")
-        plain = [
-            {"name": m["name"], OWN: ""} if OWN in m else m
-            for m in (metrics if isinstance(metrics, list) else [])
-        ]
-        return json.dumps({**plan, "metrics": plain}, sort_keys=True)
+    def without_code(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+        metrics = plan["metrics"] if isinstance(plan.get("metrics"), list) else []
+        return {**plan, "metrics": [m["name"] if OWN in m else m for m in metrics]}
 
     return without_code(theirs) == without_code(ours)
 

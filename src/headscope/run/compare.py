@@ -38,6 +38,11 @@ class Labeled:
     array: xr.DataArray
     jackknife: Jackknife
 
+    def mean(self) -> Labeled:
+        """Return the mean over layers and heads."""
+        heads = tuple(self.array.dims.index(dim) for dim in HEADS)
+        return Labeled(self.array.mean(HEADS), self.jackknife.mean(heads))
+
 
 def compare(left: Result, right: Result) -> Comparison:
     """See `Result.compare`.
@@ -66,31 +71,23 @@ def compare(left: Result, right: Result) -> Comparison:
         )
     differences: dict[str, xr.DataArray] = {}
     cautions: list[str] = []
-    for name, mine in ours.items():
-        if name not in theirs or name in alone:
-            continue
-        a, b = xr.align(mine.array, theirs[name].array, join="inner")
-        if mine.array.sizes == theirs[name].array.sizes == a.sizes:
-            sides = mine.jackknife, theirs[name].jackknife
-            difference = difference_of(*sides)
-            if {*HEADS} <= {*a.dims}:  # read in lists
-                difference = replace(difference, p=p_differs_both(*sides, is_paired=is_paired))
-            differences |= _labeled(name, a - b, difference)
-            cautions += caution(
-                name, a, mine.jackknife, theirs[name].jackknife, is_paired=is_paired
-            )
-        if {*HEADS} <= {*mine.array.dims}:
-            averages = []
-            for side in (ours[name], theirs[name]):
-                heads = tuple(side.array.dims.index(dim) for dim in HEADS)
-                averages.append(Labeled(side.array.mean(HEADS), side.jackknife.mean(heads)))
-            a, b = xr.align(*(side.array for side in averages), join="inner")
-            if averages[0].array.sizes == averages[1].array.sizes == a.sizes:
-                difference = difference_of(*(side.jackknife for side in averages))
-                name = f"{name}_mean"
-                differences |= _labeled(name, a - b, difference)
-                left_mean, right_mean = (side.jackknife for side in averages)
-                cautions += caution(name, a, left_mean, right_mean, is_paired=is_paired)
+
+    def add(name: str, mine: Labeled, other: Labeled) -> None:
+        a, b = xr.align(mine.array, other.array, join="inner")
+        if not mine.array.sizes == other.array.sizes == a.sizes:
+            return
+        sides = mine.jackknife, other.jackknife
+        difference = difference_of(*sides)
+        if {*HEADS} <= {*a.dims}:  # read in lists
+            difference = replace(difference, p=p_differs_both(*sides, is_paired=is_paired))
+        differences.update(_labeled(name, a - b, difference))
+        cautions.extend(caution(name, a, *sides, is_paired=is_paired))
+
+    for name in ours:
+        if name in theirs and name not in alone:
+            add(name, ours[name], theirs[name])
+            if {*HEADS} <= {*ours[name].array.dims}:
+                add(f"{name}_mean", ours[name].mean(), theirs[name].mean())
     differences |= best_heads(left, right)
     if not differences:
         raise InputError("The two results have no variable in common.")
@@ -111,13 +108,9 @@ def caution(
 
 def dominated(name: str, sides: Sequence[Jackknife]) -> list[str]:
     """Return a warning if one document has most of a sum."""
-    shares = [largest_share(side)[0] for side in sides if is_dominated(side)]
-    if not shares:
-        return []
-    return [
-        f"One document holds {max(shares):.0%} of {name}, and few heads can be told from others: "
-        f"{CURE}."
-    ]
+    share = max((largest_share(side)[0] for side in sides if is_dominated(side)), default=None)
+    text = f"of {name}, and few heads can be told from others: {CURE}."
+    return [] if share is None else [f"One document holds {share:.0%} {text}"]
 
 
 def driven_by_one(name: str, array: xr.DataArray, compared: Sequence[Jackknife]) -> list[str]:
@@ -310,16 +303,13 @@ def _labeled(
     units = str(value.attrs.get("units", ""))
     coords = {dim: value[dim] for dim in value.dims if dim in value.coords}
     adjusted = benjamini_hochberg(difference.p) if corrected is None else corrected
-    p = {"": difference.p, "_adjusted": adjusted}
-    about = {
-        "": "two-sided p value of no difference, of this number alone",
-        "_adjusted": f"the same, corrected over {int(np.isfinite(difference.p).sum())} numbers "
-        + ("(Benjamini & Hochberg 1995)" if corrected is None else "(Holm 1979; `all` alone)"),
-    }
+    by = "(Benjamini & Hochberg 1995)" if corrected is None else "(Holm 1979; `all` alone)"
+    n = int(np.isfinite(difference.p).sum())
     tests = {
-        f"{name}_p{kind}": xr.DataArray(
-            values, coords, value.dims, attrs={"long_name": about[kind]}
+        f"{name}_p{kind}": xr.DataArray(p, coords, value.dims, attrs={"long_name": about})
+        for kind, p, about in (
+            ("", difference.p, "two-sided p value of no difference, of this number alone"),
+            ("_adjusted", adjusted, f"the same, corrected over {n} numbers {by}"),
         )
-        for kind, values in p.items()
     }
     return {name: value, **labeled_interval(name, value, difference, units), **tests}

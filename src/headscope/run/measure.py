@@ -129,9 +129,7 @@ def _provenance(
         "metrics": [metric_to_dict(metric) for metric in metrics],
         "axes": axes.to_dict(),
         "settings": {
-            "tagset": settings.tagset,
-            "null_keys": settings.null_keys,
-            "over": settings.over,
+            **{name: getattr(settings, name) for name in ("tagset", "null_keys", "over")},
             "max_tokens": len(trace.text),
         },
         "versions": versions("headscope"),

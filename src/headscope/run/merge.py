@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -118,10 +119,8 @@ def registered_metrics_of(result: Result) -> tuple[Metric, ...]:
     """Return the metrics whose classes are registered; others have values but no usable states."""
     registered = []
     for values in result.provenance["metrics"]:
-        try:
+        with suppress(InputError):
             registered.append(metric_from_dict(values))
-        except InputError:
-            continue
     return tuple(registered)
 
 
@@ -132,53 +131,50 @@ def axes_of(result: Result) -> Axes:
 
 def used_documents(blocks: Mapping[str, xr.Dataset]) -> list[int]:
     """Return the numbers of the documents that are exemplars or samples."""
-    numbers: set[int] = set()
-    for data in blocks.values():
-        for name in ("exemplar_document", "sample_document"):
-            if name in data:
-                numbers.update(int(n) for n in np.unique(data[name].values))
-    return sorted(numbers - {-1})
+    names = ("exemplar_document", "sample_document")
+    shown = (data[name].values for data in blocks.values() for name in names if name in data)
+    return sorted({int(n) for numbers in shown for n in np.unique(numbers)} - {-1})
+
+
+COMPARED = {
+    "model": ("weights_sha256", "architecture", "dtype", "edits"),
+    "settings": (
+        *("max_tokens", "max_word_tokens", "null_keys", "over", "tagset", "by", "unit"),
+        *("layers", "windows"),
+    ),
+}
+"""Provenance that must be equal in two results to merge."""
+
+
+def _not_merged(reason: str) -> InputError:
+    return InputError(f"These results cannot be merged: {reason}.")
 
 
 def _check_mergeable(left: Result, right: Result) -> None:
-    for section, keys in (
-        ("model", ("weights_sha256", "architecture", "dtype", "edits")),
-        (
-            "settings",
-            (
-                *("max_tokens", "max_word_tokens", "null_keys", "over", "tagset", "by", "unit"),
-                *("layers", "windows"),
-            ),
-        ),
-    ):
+    for section, keys in COMPARED.items():
         for key in keys:
             ours, theirs = (r.provenance[section].get(key) for r in (left, right))
             if ours != theirs:
-                raise InputError(
-                    f"These results cannot be merged: {section} {key} is {ours!r} in one and "
-                    f"{theirs!r} in the other. Merge runs that differ in their corpus alone."
+                raise _not_merged(
+                    f"{section} {key} is {ours!r} in one and {theirs!r} in the other. Merge runs "
+                    "that differ in their corpus alone"
                 )
     mine, yours = ({str(m["name"]): m for m in r.provenance["metrics"]} for r in (left, right))
     for name in {**mine, **yours}:
         if name not in mine or name not in yours:
-            raise InputError(
-                f"These results cannot be merged: only one of them has {name}. Run the same "
-                "metrics on both."
-            )
+            raise _not_merged(f"only one of them has {name}. Run the same metrics on both")
         for option in {**mine[name], **yours[name]}:
             ours, theirs = mine[name].get(option), yours[name].get(option)
             if ours != theirs:
-                raise InputError(
-                    f"These results cannot be merged: {name} has {option}={ours!r} in one and "
-                    f"{theirs!r} in the other."
+                raise _not_merged(
+                    f"{name} has {option}={ours!r} in one and {theirs!r} in the other"
                 )
     if list(mine) != list(yours):
-        raise InputError("These results cannot be merged: their metrics are in another order.")
-    with_facts = [metric.name for metric in metrics_of(left) if metric.facts]
-    if with_facts:
-        raise InputError(
-            f"These results cannot be merged: {with_facts[0]} depends on what was counted in its "
-            "whole corpus. Run it over both together."
+        raise _not_merged("their metrics are in another order")
+    if with_facts := [metric.name for metric in metrics_of(left) if metric.facts]:
+        raise _not_merged(
+            f"{with_facts[0]} depends on what was counted in its whole corpus. Run it over both "
+            "together"
         )
     ours, theirs = (set(str(r.provenance["corpus"]["hash"]).split("+")) for r in (left, right))
     if ours & theirs:
@@ -189,10 +185,8 @@ def _check_mergeable(left: Result, right: Result) -> None:
 
 def _joint_axes(left: Axes, right: Axes) -> Axes:
     if left.buckets_per_group != right.buckets_per_group:
-        raise InputError(
-            f"These results cannot be merged: one has {left.buckets_per_group} buckets per group, "
-            f"the other {right.buckets_per_group}."
-        )
+        n_left, n_right = left.buckets_per_group, right.buckets_per_group
+        raise _not_merged(f"one has {n_left} buckets per group, the other {n_right}")
     groups = tuple(sorted({*left.groups, *right.groups}))
     joint = Axes(
         tuple(sorted({*left.tags, *right.tags})),
@@ -225,22 +219,15 @@ def _aligned(result: Result, metrics: Sequence[Metric], axes: Axes, offset: int)
     for block, measured in result.states.items():
         for name, data in measured.items():
             for dim, old, new in (
-                ("tag", axes_before.tags, axes.tags),
-                ("relation", axes_before.relations, axes.relations),
+                ("tag", list(axes_before.tags), list(axes.tags)),
+                ("relation", list(axes_before.relations), list(axes.relations)),
+                ("bucket", buckets, np.arange(axes.n_buckets)),
             ):
                 if dim in data.dims:
-                    data = data.assign_coords({dim: list(old)}).reindex(
-                        {dim: list(new)}, fill_value=0.0
-                    )
-            if "bucket" in data.dims:
-                data = data.assign_coords(bucket=buckets).reindex(
-                    bucket=np.arange(axes.n_buckets), fill_value=0.0
-                )
-            elif "bucket" in data:
-                data = data.assign(
-                    bucket=data["bucket"].copy(data=buckets[data["bucket"].astype(int)])
-                )
-                data["bucket"] = data["bucket"].astype(float)
+                    data = data.assign_coords({dim: old}).reindex({dim: new}, fill_value=0.0)
+            if "bucket" in data and "bucket" not in data.dims:
+                moved = buckets[data["bucket"].astype(int)].astype(float)
+                data = data.assign(bucket=data["bucket"].copy(data=moved))
             state = state_of(data)
             for array in by_name[name].document_arrays:
                 numbers = state[array]

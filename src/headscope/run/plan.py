@@ -8,6 +8,7 @@ cost, independent of the number of workers.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from array import array
@@ -70,13 +71,8 @@ class Survey:
     @property
     def available(self) -> frozenset[str]:
         """Names of the annotations in the corpus."""
-        has = {
-            "tags": bool(self.tags),
-            "parents": self.has_trees,
-            "relations": bool(self.relations),
-            "mentions": self.has_mentions,
-        }
-        return frozenset(name for name, is_there in has.items() if is_there)
+        found = self.tags, self.has_trees, self.relations, self.has_mentions
+        return frozenset(itertools.compress(("tags", "parents", "relations", "mentions"), found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +110,13 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serializable dict."""
-        settings = {name: getattr(self.settings, name) for name in Settings.__slots__}
-        metrics = [metric_to_dict(metric) for metric in self.metrics]
         return {
             "format": STATE_FORMAT,
             "model": self.model,
             "corpus": self.corpus,
-            "metrics": metrics,
+            "metrics": [metric_to_dict(metric) for metric in self.metrics],
             "axes": self.axes.to_dict(),
-            "settings": settings,
+            "settings": {name: getattr(self.settings, name) for name in Settings.__slots__},
             "compiled": self.is_compiled,
             "rows": self.rows,
             "fused": self.is_fused,
@@ -179,21 +173,18 @@ class Plan:
 
     def shards(self, corpus: Corpus, lengths: Sequence[int], done: set[int]) -> Iterator[Shard]:
         """Yield the shards that are not done, reading the corpus once, a window at a time."""
-        cut = enumerate(self._cut(lengths))
-        documents = iter(corpus.read(ReadLog(corpus.on_error)))
+        documents = enumerate(corpus.read(ReadLog(corpus.on_error)))
         window: dict[int, Document] = {}
-        read = 0
-        for shard_id, numbers in cut:
-            last = max(numbers)
-            while read <= last:
-                document = next(documents, None)
-                if document is None:
-                    raise InputError(
-                        f"{corpus.name} has changed while it was read: document {read} of "
-                        f"{len(lengths)} is no longer there."
-                    )
-                window[read] = document
-                read += 1
+        n_read = 0
+        for shard_id, numbers in enumerate(self._cut(lengths)):
+            n_new = max(0, max(numbers) + 1 - n_read)
+            window.update(itertools.islice(documents, n_new))
+            n_read += n_new
+            if missing := [number for number in sorted(numbers) if number not in window]:
+                raise InputError(
+                    f"{corpus.name} has changed while it was read: document {missing[0]} of "
+                    f"{len(lengths)} is no longer there."
+                )
             chosen = tuple((number, window.pop(number)) for number in sorted(numbers))
             if shard_id not in done:
                 yield Shard(shard_id, chosen)
@@ -210,11 +201,9 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     counts: dict[str, Counter[str]] = {name: Counter() for name in facts or {}}
     report = ReadLog(corpus.on_error)
     content = hashlib.sha256()
-    tags: set[str] = set()
+    tags, relations, groups = set[str](), set[str](), set[str]()
     has_trees = has_mentions = False
-    relations: set[str] = set()
-    groups: set[str] = set()
-    buckets: set[tuple[str, int]] = set()
+    buckets = set[tuple[str, int]]()
     lengths, sample_hashes = array("L"), array("d")
     texts, sources = array("q"), array("q")  # of texts, and of texts with their documents
     for document in corpus.read(report):
@@ -227,10 +216,10 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
             has_trees = True
             relations.update(document.relations or ())
         has_mentions = has_mentions or bool(document.mentions)
-        groups.add(group_of(document, settings.by))
-        key, number = document_key(document)
+        group, (key, number) = group_of(document, settings.by), document_key(document)
+        groups.add(group)
         if settings.by is not None:
-            buckets.add((group_of(document, settings.by), number % settings.buckets))
+            buckets.add((group, number % settings.buckets))
         sample_hashes.append(key)
         lengths.append(len(document.text))
         for name, count in (facts or {}).items():

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,8 +47,7 @@ def measure_gradients(
     model: Model, plan: Plan, inputs: Mapping[str, Tensor], batch: Batch, accumulator: Accumulator
 ) -> None:
     """Run forward and backward; accumulate each layer's gradients, which are then freed."""
-    chosen = [metric for metric in plan.metrics if isinstance(metric, Importance)]
-    importance = chosen[0] if chosen else Importance()
+    importance = next((m for m in plan.metrics if isinstance(m, Importance)), Importance())
     loss_inputs, labels = question(model, inputs, batch, importance.seed, importance.target)
     scalar = None if importance.scalar is None else objectives.import_scalar(importance.scalar)
     run = objectives.with_loss(
@@ -108,9 +107,7 @@ class FreedMemory:
     def give_back(self) -> None:
         """Return all freed memory to the system."""
         if sys.platform == "linux":
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim is not None:
-                trim(0)
+            getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
         self._minimum = _resident()
 
     def check(self) -> None:
@@ -153,19 +150,16 @@ class ShardReport:
     long_words: int = 0
     """Words left out for too many tokens."""
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serializable dict."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def add(self, other: ShardReport) -> None:
         """Add the counts of another shard."""
-        self.documents += other.documents
-        self.tokens += other.tokens
-        self.truncated += other.truncated
-        self.failed += other.failed
-        self.layers = self.layers or other.layers
-        self.rows_without_length += other.rows_without_length
-        self.long_words += other.long_words
+        layers = self.layers or other.layers
+        for name in {*self.__slots__} - {"layers"}:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.layers = layers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,19 +268,19 @@ def _run(
     report: ShardReport,
     tick: Callable[[float], None] = lambda share: None,
 ) -> None:
-    inputs, batch = encoder.batch(documents)
+    model, (inputs, batch) = encoder.model, encoder.batch(documents)
     if plan.reads_gradients:
-        measure_gradients(encoder.model, plan, inputs, batch, accumulator)
+        measure_gradients(model, plan, inputs, batch, accumulator)
     else:
         length = max(document.length for document in documents)
         rows = plan.rows if plan.is_fused or length > (plan.rows or length) else None
         with accumulator.batch(batch) as read:
             reader = once(read)
             if length > LONG:
-                reader = _ticking(reader, encoder.model.info.n_layers, tick)
+                reader = _ticking(reader, model.info.n_layers, tick)
             if plan.settings.over == "norm":
-                reader = weighted = NormWeights(encoder.model, reader)
-            encoder.model.read(
+                reader = weighted = NormWeights(model, reader)
+            model.read(
                 inputs, reader, rows=rows, computes_softmax=plan.is_fused, layers=plan.layers
             )
         if plan.settings.over == "norm":
@@ -314,14 +308,3 @@ def _ticking(reader: LayerReader, n_layers: int, tick: Callable[[float], None]) 
 
 def _fail(report: ShardReport, document: EncodedDocument, reason: str) -> None:
     report.failed.append({"id": document.numbered[1].id, "reason": reason[:300]})
-
-
-@contextmanager
-def threads(n: int) -> Iterator[None]:
-    """Within the block, run with n threads, a number that is part of the plan."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

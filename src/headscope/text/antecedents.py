@@ -14,42 +14,15 @@ from importlib import resources
 
 from headscope.text.document import Document, Mention, mention_head
 
+_LISTS = tomllib.loads(
+    (resources.files("headscope.text") / "english_words.toml").read_text("utf-8")
+)
 PRONOUNS: dict[str, tuple[str, str, str]] = {
-    form: traits
-    for forms, traits in (
-        ("i me my mine myself", ("1", "sing", "mf")),
-        ("we us our ours ourselves", ("1", "plur", "mf")),
-        ("you your yours", ("2", "sing plur", "mf")),
-        ("yourself", ("2", "sing", "mf")),
-        ("yourselves", ("2", "plur", "mf")),
-        ("he him his himself", ("3", "sing", "m")),
-        ("she her hers herself", ("3", "sing", "f")),
-        ("it its itself", ("3", "sing", "n")),
-        ("they them their theirs themselves themself", ("3", "plur", "mfn")),
-        ("this that", ("3", "sing", "mfn")),
-        ("these those", ("3", "plur", "mfn")),
-        ("who whom whose whoever", ("3", "sing plur", "mfn")),
-        ("which what whatever", ("3", "sing plur", "n")),
-        ("one oneself", ("3", "sing", "mfn")),
-        ("someone somebody anyone anybody everyone everybody nobody", ("3", "sing", "mf")),
-        ("something anything everything nothing", ("3", "sing", "n")),
-        ("there here", ("3", "sing", "n")),
-        ("y'all", ("2", "plur", "mf")),
-        ("'em", ("3", "plur", "mfn")),
-    )
-    for form in forms.split()
+    form: tuple(traits) for forms, *traits in _LISTS.pop("pronouns") for form in forms.split()
 }
 """Person, numbers and genders (m, f, n) of each pronoun."""
-
-
-_WORDS = {
-    name: frozenset(words.split())
-    for name, words in tomllib.loads(
-        (resources.files("headscope.text") / "english_words.toml").read_text("utf-8")
-    ).items()
-}
+_WORDS = {name: frozenset(words.split()) for name, words in _LISTS.items()}
 """Titles, names, kin terms and nouns that tell gender or number, and types of entities."""
-
 KINDS = ("pronoun", "proper", "nominal")
 
 _PRONOUN_TAGS = frozenset(("PRP", "PRP$", "WP", "WP$", "EX"))

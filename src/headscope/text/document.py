@@ -123,12 +123,9 @@ class Mention:
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-serializable dict; the head word is called `head` there."""
-        values: dict[str, object] = {"cluster": self.cluster, "spans": self.spans}
-        if self.kind is not None:
-            values["kind"] = self.kind
-        if self.head_word is not None:
-            values["head"] = self.head_word
-        return values
+        values = {"cluster": self.cluster, "spans": self.spans}
+        optional = {"kind": self.kind, "head": self.head_word}
+        return values | {name: value for name, value in optional.items() if value is not None}
 
 
 def mention_head(document: Document, mention: Mention) -> int:
@@ -224,9 +221,8 @@ class Document:
         expect("text", self.text, str, "a text")
         self._check_spans()
         self._check_names()
-        if self.sentences or self.paragraphs:
-            self._check_ranges("sentence", self.sentences)
-            self._check_ranges("paragraph", self.paragraphs)
+        self._check_ranges("sentence", self.sentences)
+        self._check_ranges("paragraph", self.paragraphs)
         if self.parents:
             if not self.sentences:
                 raise InputError(
@@ -301,10 +297,7 @@ class Document:
                 tuple([(a - first, b - first) for a, b in self.spans[start:stop]]),
                 _clipped(self.sentences, start, stop) if self.sentences else (),
                 _clipped(self.paragraphs, start, stop) if self.paragraphs else (),
-                self.upos and self.upos[start:stop],
-                self.xpos and self.xpos[start:stop],
-                self.lemmas and self.lemmas[start:stop],
-                self.features and self.features[start:stop],
+                *(x and x[start:stop] for x in (self.upos, self.xpos, self.lemmas, self.features)),
                 parents,
                 self.relations and self.relations[start:stop],
                 kept,
@@ -357,7 +350,7 @@ class Document:
         words = tuple([text[start:end] for start, end in spans])
         raw = _unchecked(cls, (id, text, words, spans, (), (), *[None] * 6, (), None, {}))
         if not (id.isascii() and text.isascii() and len(id) <= MAX_ID_LENGTH):
-            raw._check_text()
+            raw._check_unicode(text, "its text")
             raw._check_names()
         return raw
 
@@ -449,29 +442,21 @@ class Document:
                 f"The id of a document has {len(self.id):,} characters: {self.id[:40]!r}…. At most "
                 f"{MAX_ID_LENGTH:,} are allowed, since each of its sentences repeats it."
             )
-        # Files cannot hold half of a surrogate pair.
         labels = [values for label in LABELS if (values := getattr(self, label))]
         names = (self.id, self.part_of or "", *self.meta, *self.meta.values())
         for strings in (names, self.words, *labels):
-            joined = "".join(strings)
-            try:
-                if not joined.isascii():
-                    joined.encode()
-            except UnicodeEncodeError as error:
-                raise InputError(
-                    f"Document {self.id!r} has half a surrogate pair in an id, word or label: "
-                    f"{joined[max(0, error.start - 20) : error.start + 1]!r}. Decode it "
-                    "again, or remove it."
-                ) from None
+            self._check_unicode("".join(strings), "an id, word or label")
 
-    def _check_text(self) -> None:
+    def _check_unicode(self, text: str, what: str) -> None:
+        """Raise InputError for half of a surrogate pair: files and tokenizers cannot hold it."""
         try:
-            if not self.text.isascii():
-                self.text.encode()
+            if not text.isascii():
+                text.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"The text of document {self.id!r} has half a surrogate pair at character "
-                f"{error.start}, which tokenizers cannot read. Decode it again, or remove it."
+                f"Document {self.id!r} has half a surrogate pair in {what}, at character "
+                f"{error.start}: {text[max(0, error.start - 20) : error.start + 1]!r}. Decode it "
+                "again, or remove it."
             ) from None
 
     def _check_spans(self) -> None:
@@ -480,7 +465,7 @@ class Document:
             values = getattr(self, name)
             if values is not None and len(values) != n:
                 raise InputError(f"Document {self.id!r} has {n} words, but {len(values)} {name}.")
-        self._check_text()
+        self._check_unicode(self.text, "its text")
         last_start = last_end = 0
         length = len(self.text)
         for number, (start, end) in enumerate(self.spans):
@@ -493,16 +478,12 @@ class Document:
             last_start, last_end = start, end
 
     def _check_ranges(self, what: str, ranges: tuple[Span, ...]) -> None:
-        if not ranges:
-            return
-        shown = f"{ranges[:8]}{' …' if len(ranges) > 8 else ''}"
-        edges = [(0, 0), *ranges, (len(self.words), len(self.words))]
-        for (_, stop), (start, _) in pairwise(edges):
+        n, shown = len(self.words), f"{ranges[:8]}{' …' if len(ranges) > 8 else ''}"
+        for (_, stop), (start, _) in pairwise([(0, 0), *ranges, (n, n)] if ranges else []):
             if start != stop:
                 raise InputError(
                     f"The {what}s of document {self.id!r} leave a gap or overlap at word "
-                    f"{min(start, stop)}: {shown}. Together they must be its "
-                    f"{len(self.words)} words, in order."
+                    f"{min(start, stop)}: {shown}. Together they must be its {n} words, in order."
                 )
         if any(start >= stop for start, stop in ranges):
             raise InputError(f"Document {self.id!r} has an empty {what}: {shown}.")

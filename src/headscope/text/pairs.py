@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from importlib import resources
 from pathlib import Path
 from typing import Any, overload
 
@@ -73,11 +75,9 @@ class Pairs(Sequence[tuple[str, str]]):
         """Write JSON lines with the fields text, contrast, target, foil and template."""
         rows = zip(self.texts, self.targets, self.foils, self.templates, strict=True)
         with atomic_path(path) as temporary:
-            lines = [
-                json.dumps(dict(zip(FIELDS, (*texts, *rest), strict=True)), ensure_ascii=False)
-                for texts, *rest in rows
-            ]
-            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            named = (dict(zip(FIELDS, (*texts, *rest), strict=True)) for texts, *rest in rows)
+            lines = [f"{json.dumps(row, ensure_ascii=False)}\n" for row in named]
+            temporary.write_text("".join(lines), encoding="utf-8")
 
 
 def read_pairs(path: str | os.PathLike[str]) -> Pairs:
@@ -105,125 +105,76 @@ def read_pairs(path: str | os.PathLike[str]) -> Pairs:
                     f"{file}, line {number}: {name!r} should be a token, not {row[name]!r}."
                 )
         rows.append(row)
-    has_template = ["template" in row for row in rows]
-    if any(has_template) and not all(has_template):
-        missing = has_template.index(False)
-        raise FileFormatError(
-            f"{file}: pair {missing + 1} has no 'template', others have one. Give all or none."
-        )
     texts = tuple((row["text"], row["contrast"]) for row in rows)
-    if all(has_template):
-        labels = tuple(str(row["template"]) for row in rows)
-    else:
-        labels = tuple(map(str, find_templates([first for first, _ in texts]).tolist()))
+    labels = [row["template"] for row in rows if "template" in row]
+    if 0 < len(labels) < len(rows):
+        missing = next(n for n, row in enumerate(rows, 1) if "template" not in row)
+        raise FileFormatError(
+            f"{file}: pair {missing} has no 'template', others have one. Give all or none."
+        )
+    labels = labels or find_templates([first for first, _ in texts]).tolist()
     targets, foils = (tuple(row.get(name) for row in rows) for name in ("target", "foil"))
-    return Pairs(texts, targets, foils, labels, file.stem)
+    return Pairs(texts, targets, foils, tuple(map(str, labels)), file.stem)
 
 
-MEN = ("John", "James", "Robert", "Michael", "David", "Richard", "Thomas", "Mark", "Paul", "George")
-WOMEN = ("Mary", "Anna", "Sarah", "Jane", "Emma", "Kate", "Laura", "Alice", "Helen", "Lisa")
-PLACES = ("store", "park", "school", "office", "station", "garden")
-THINGS = ("drink", "book", "ring", "ball", "letter", "gift")
-NOUNS = ("key", "dog", "girl", "boy", "king", "car", "teacher", "farmer", "doctor", "student")
-OTHERS = ("house", "garden", "tree", "road", "table", "door", "river", "wall")
-LIST = (
-    *("apple", "river", "stone", "cloud", "paper", "window", "bread", "horse", "chair", "music"),
-    *("forest", "silver", "candle", "bridge", "water", "market", "winter", "summer", "dinner"),
+_DATA = tomllib.loads(
+    (resources.files("headscope.text") / "contrast_pairs.toml").read_text("utf-8")
 )
-
-IOI = (
-    "When {a} and {b} went to the {p}, {s} gave a {t} to",
-    "Then {a} and {b} had a long talk at the {p}, and {s} gave a {t} to",
-    "After {a} and {b} left the {p}, {s} decided to give a {t} to",
-    "While {a} and {b} were working at the {p}, {s} handed a {t} to",
-    "Friends {a} and {b} found a {t} at the {p}, and {s} wanted to give it to",
-    "At the {p}, {a} and {b} were happy, and {s} sent a {t} to",
-    "Yesterday {a} and {b} met near the {p}. Later {s} brought a {t} for",
-    "The {p} was closed when {a} and {b} arrived, so {s} offered the {t} to",
-)
-AGREEMENT = (
-    "The {n} near the {o}",
-    "I think that the {n} behind the {o}",
-    "Everyone knows that the {n} in the old {o}",
-    "The {n} that we saw at the {o}",
-    "Yesterday we heard that the {n} from the {o}",
-    "Look, the {n} beside the small {o}",
-    "According to the report, the {n} with the new {o}",
-    "My father told me that the {n} next to the {o}",
-)
-PRONOUNS = (
-    "So {a} is a really great friend, isn't",
-    "We all like {a} very much because",
-    "Today {a} went to the {p} early, and then",
-    "I met {a} at the {p} this morning before",
-    "When {a} came home from the {p},",
-    "Everyone at the {p} knows {a}, and they say that",
-    "My friend {a} bought a {t} for the house, but later",
-    "After the long day at the {p}, {a} said that",
-)
-EVENTS = ("war", "siege", "voyage", "trial", "project", "strike", "tour", "campaign")
-GREATER = (
-    "The {e} lasted from the year {c}{y} to the year {c}",
-    "The {e} began in {c}{y} and ended in {c}",
-    "The {e} ran from {c}{y} until {c}",
-    "Historians date the {e} from {c}{y} to {c}",
-    "The {e}, which started in {c}{y}, was over by the year {c}",
-    "They started the {e} in {c}{y} and finished it in {c}",
-)
+TEMPLATES: dict[str, list[str]] = _DATA["templates"]
+WORDS = {name: tuple(words.split()) for name, words in _DATA["words"].items()}
 CONTRASTS = ("giver", "both")
 
 
-def _ioi(
-    template: str, draw: np.random.Generator, names: Sequence[str], contrast: str
-) -> tuple[str, str, str, str]:
+PairRow = tuple[str, str, str, str]
+"""Two texts, and the answer of each."""
+
+
+def _ioi(template: str, draw: np.random.Generator, names: Sequence[str], contrast: str) -> PairRow:
     first, second = draw.choice(names, 2, replace=False)
-    fill = {"p": draw.choice(PLACES), "t": draw.choice(THINGS)}
+    fill = {"p": draw.choice(WORDS["places"]), "t": draw.choice(WORDS["things"])}
     swapped = {"a": second, "b": first} if contrast == "both" else {"a": first, "b": second}
     text = template.format(a=first, b=second, s=second, **fill)
-    other = template.format(**swapped, s=first, **fill)
-    return text, other, f" {first}", f" {second}"
+    return text, template.format(**swapped, s=first, **fill), f" {first}", f" {second}"
 
 
-def _agreement(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
-    noun, other = draw.choice(NOUNS), draw.choice(OTHERS)
+def _agreement(template: str, draw: np.random.Generator, *_: object) -> PairRow:
+    noun, other = draw.choice(WORDS["nouns"]), draw.choice(WORDS["landmarks"])
     forms = [noun, f"{noun}s"]
     verbs = [(" is", " are"), (" was", " were"), (" has", " have")][draw.integers(3)]
-    order = [0, 1] if draw.integers(2) else [1, 0]
-    texts = [template.format(n=forms[i], o=other) for i in order]
-    return texts[0], texts[1], verbs[order[0]], verbs[order[1]]
+    i, j = (0, 1) if draw.integers(2) else (1, 0)
+    texts = template.format(n=forms[i], o=other), template.format(n=forms[j], o=other)
+    return *texts, verbs[i], verbs[j]
 
 
-def _pronouns(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
-    fill = {"p": draw.choice(PLACES), "t": draw.choice(THINGS)}
-    people = [(draw.choice(MEN), " he"), (draw.choice(WOMEN), " she")]
+def _pronouns(template: str, draw: np.random.Generator, *_: object) -> PairRow:
+    fill = {"p": draw.choice(WORDS["places"]), "t": draw.choice(WORDS["things"])}
+    people = [(draw.choice(WORDS["men"]), " he"), (draw.choice(WORDS["women"]), " she")]
     (name, target), (other, foil) = people if draw.integers(2) else people[::-1]
     return template.format(a=name, **fill), template.format(a=other, **fill), target, foil
 
 
-def _greater(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
-    fill = {"e": draw.choice(EVENTS), "c": draw.choice(("16", "17", "18"))}
+def _greater(template: str, draw: np.random.Generator, *_: object) -> PairRow:
+    fill = {"e": draw.choice(WORDS["events"]), "c": draw.choice(("16", "17", "18"))}
     tens, ones = int(draw.integers(5, 8)), int(draw.integers(2, 9))
     text = template.format(y=f"{tens}{ones}", **fill)
     return text, template.format(y=f"0{ones}", **fill), "8", "2"
 
 
-def _induction(template: str, draw: np.random.Generator, *_: object) -> tuple[str, str, str, str]:
-    n, at = (int(x) for x in template.split())
-    words = [str(word) for word in draw.choice(LIST, n, replace=False)]
+def _induction(template: str, draw: np.random.Generator, *_: object) -> PairRow:
+    n, at = map(int, template.split())
+    words = draw.choice(WORDS["induction"], n, replace=False).tolist()
     swapped = list(words)
     swapped[at], swapped[at + 2] = words[at + 2], words[at]
-    texts = [" ".join(["Words:", *some, words[at]]) for some in (words, swapped)]
-    return texts[0], texts[1], f" {words[at + 1]}", f" {words[at + 3]}"
+    text, other = (" ".join(["Words:", *some, words[at]]) for some in (words, swapped))
+    return text, other, f" {words[at + 1]}", f" {words[at + 3]}"
 
 
-INDUCTION = tuple(f"{n} {at}" for n in (8, 9, 10, 11) for at in (1, 3))
-PairMaker = Callable[..., tuple[str, str, str, str]]
-TASKS: dict[str, tuple[tuple[str, ...], PairMaker]] = {
-    "ioi": (IOI, _ioi),
-    "agreement": (AGREEMENT, _agreement),
-    "pronouns": (PRONOUNS, _pronouns),
-    "greater-than": (GREATER, _greater),
-    "induction": (INDUCTION, _induction),
+TASKS: dict[str, tuple[Sequence[str], Callable[..., PairRow]]] = {
+    "ioi": (TEMPLATES["ioi"], _ioi),
+    "agreement": (TEMPLATES["agreement"], _agreement),
+    "pronouns": (TEMPLATES["pronouns"], _pronouns),
+    "greater-than": (TEMPLATES["greater-than"], _greater),
+    "induction": ([f"{n} {at}" for n in (8, 9, 10, 11) for at in (1, 3)], _induction),
 }
 
 
@@ -260,32 +211,24 @@ def pairs(
     UnknownName.check("contrast", contrast, CONTRASTS)
     if (names is not None or contrast != "giver") and task != "ioi":
         raise InputError(f"names and contrast are for 'ioi'; {task!r} has its own words.")
-    people = tuple(dict.fromkeys(MEN + WOMEN if names is None else names))
+    people = list(dict.fromkeys(WORDS["men"] + WORDS["women"] if names is None else names))
     if len(people) < 2:
         raise InputError(f"names={names!r} has fewer than two names. Give two or more.")
     templates, make = TASKS[task]
     draw = np.random.default_rng(seed)
-    count = whole_number("n", n)
-
-    def rows() -> Iterator[tuple[tuple[str, str, str, str], str]]:
-        seen: set[tuple[str, str]] = set()
-        for i in range(count):
-            template = templates[i % len(templates)]
-            for _ in range(100):
-                row = make(template, draw, people, contrast)
-                if row[:2] not in seen:
-                    break
-            seen.add(row[:2])
-            yield row, template
-
-    made = list(rows())
-    return Pairs(
-        tuple((row[0], row[1]) for row, _ in made),
-        tuple(row[2] for row, _ in made),
-        tuple(row[3] for row, _ in made),
-        tuple(template for _, template in made),
-        task if contrast == "giver" else f"{task} ({contrast})",
-    )
+    rows: list[PairRow] = []
+    labels = [templates[i % len(templates)] for i in range(whole_number("n", n))]
+    seen: set[tuple[str, str]] = set()
+    for template in labels:
+        for _ in range(100):
+            row = make(template, draw, people, contrast)
+            if row[:2] not in seen:
+                break
+        seen.add(row[:2])
+        rows.append(row)
+    first, second, targets, foils = zip(*rows, strict=True)
+    name = task if contrast == "giver" else f"{task} ({contrast})"
+    return Pairs(tuple(zip(first, second, strict=True)), targets, foils, tuple(labels), name)
 
 
 MIN_SHARED = 0.6
@@ -310,20 +253,17 @@ def number_templates(texts: Sequence[str], labels: Sequence[object] | None = Non
 def describe_templates(numbers: np.ndarray) -> str:
     """Return in words what an interval over texts of these templates (`text`) speaks of."""
     n_texts, n = len(numbers), len(set(numbers.tolist()))
+    speaks, not_of = "the interval speaks of these names in", "not of the construction"
+    over = "the interval is over templates"
     if n == 1:
-        return (
-            "one template: the interval speaks of these names in this sentence, not of the "
-            "construction"
-        )
+        return f"one template: {speaks} this sentence, {not_of}"
     if n == n_texts:
         few = "" if n >= MIN_TEMPLATES else ", which are few: effects are taken as about normal"
-        return f"{n} templates of one text each: the interval is over templates{few}"
+        return f"{n} templates of one text each: {over}{few}"
+    texts = f"{n_texts} texts of {n} templates"
     if n >= MIN_TEMPLATES:
-        return f"{n_texts} texts of {n} templates: the interval is over templates"
-    return (
-        f"{n_texts} texts of {n} templates, fewer than {MIN_TEMPLATES}: the interval speaks of "
-        "these names in these sentences, not of the construction"
-    )
+        return f"{texts}: {over}"
+    return f"{texts}, fewer than {MIN_TEMPLATES}: {speaks} these sentences, {not_of}"
 
 
 def _numbered(labels: Sequence[object]) -> np.ndarray:

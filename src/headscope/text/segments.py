@@ -19,12 +19,8 @@ from headscope.text.tokens import align_array
 
 Tokenize = Callable[[str], Sequence[Span]]
 """Function that returns character offsets of a text's tokens, without special tokens."""
-
-
 SECOND = "second_span"
 """Key in `Document.meta`: character at which the second span of a segment starts."""
-
-
 COUNTED = "counted_span"
 """Key in `Document.meta`: characters of a window whose tokens count as queries."""
 
@@ -48,13 +44,11 @@ def shorten(
     document: Document, tokenize: Tokenize, max_tokens: int = 128, *, special: int = 0
 ) -> Document:
     """Return the beginning of a document that fits into `max_tokens`, `special` tokens included."""
-    n_tokens = _room(max_tokens, special)
-    offsets = tokenize(document.text)
+    n_tokens, offsets = _room(max_tokens, special), tokenize(document.text)
     if len(offsets) <= n_tokens:
         return document
-    counts = _tokens_per_word(offsets, document)
-    stop = int(np.searchsorted(np.cumsum(counts), n_tokens, side="right"))
-    return document.cut(0, stop)
+    ends = np.cumsum(_tokens_per_word(offsets, document))
+    return document.cut(0, int(np.searchsorted(ends, n_tokens, side="right")))
 
 
 def segments(
@@ -166,9 +160,9 @@ def _joined(pieces: list[Document], name: str, part_of: str) -> Document:
         offset += len(piece.text) + 1
         words += len(piece)
 
-    labels = {label: [getattr(piece, label) for piece in pieces] for label in LABELS}
+    columns = {label: [getattr(piece, label) for piece in pieces] for label in LABELS}
     joined: dict[str, Any] = {
-        label: None if None in values else tuple(chain(*values)) for label, values in labels.items()
+        k: None if None in v else tuple(chain(*v)) for k, v in columns.items()
     }
     return Document(
         id=name,

@@ -7,6 +7,7 @@ works.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 import string
@@ -70,13 +71,13 @@ def align_array(
     """Return `align_tokens` of `token 2` and `word 2` as an int32 array over tokens."""
     token_start, token_end = _columns(offsets, "Token")
     word_start, word_end = _columns(spans, "Word")
-    for edge in (word_start, word_end):
-        if (np.diff(edge) < 0).any():
-            word = int(np.flatnonzero(np.diff(edge) < 0)[0]) + 1
+    for is_back in (np.diff(word_start) < 0, np.diff(word_end) < 0):
+        if is_back.any():
+            word = int(np.argmax(is_back)) + 1
+            before, at = ((int(word_start[i]), int(word_end[i])) for i in (word - 1, word))
             raise InputError(
-                f"Word {word} at {(int(word_start[word]), int(word_end[word]))} stands before "
-                f"word {word - 1} at {(int(word_start[word - 1]), int(word_end[word - 1]))}. "
-                "Words must be given in the order of the text."
+                f"Word {word} at {at} stands before word {word - 1} at {before}. Words must be "
+                "given in the order of the text."
             )
     words = np.full(len(token_start), NO_WORD, dtype=np.int32)
     if not len(word_start):
@@ -101,13 +102,12 @@ def align_array(
 
 
 def _columns(pairs: Sequence[Span] | np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
-    array = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
-    wrong = np.flatnonzero(array[:, 0] > array[:, 1])
-    if len(wrong):
-        raise InputError(
-            f"{what} {int(wrong[0])} ends before it starts: {tuple(array[wrong[0]].tolist())}."
-        )
-    return array[:, 0], array[:, 1]
+    starts, ends = np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
+    if (starts > ends).any():
+        wrong = int(np.argmax(starts > ends))
+        span = int(starts[wrong]), int(ends[wrong])
+        raise InputError(f"{what} {wrong} ends before it starts: {span}.")
+    return starts, ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,18 +303,14 @@ class Tokens:
             self.tokens[i] if self.words[i] == NO_WORD else self.word_texts[self.words[i]]
             for i in firsts
         )
-        numbers: list[int] = []
-        names: list[str] = []
-        for i, text in zip(firsts, texts, strict=True):
-            numbers.append(NO_WORD if self.words[i] == NO_WORD else len(names))
-            if self.words[i] != NO_WORD:
-                names.append(text)
+        has_word = [self.words[i] != NO_WORD for i in firsts]
+        count = itertools.count()
         return replace(
             self,
             tokens=texts,
             offsets=offsets,
-            words=tuple(numbers),
-            word_texts=tuple(names),
+            words=tuple(next(count) if is_word else NO_WORD for is_word in has_word),
+            word_texts=tuple(itertools.compress(texts, has_word)),
             media_tokens=tuple(
                 joined_piece([self.media_tokens[i] for i in group])
                 for group in (groups if self.media_tokens else ())

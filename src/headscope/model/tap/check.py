@@ -150,19 +150,17 @@ class EndToEndCheck:
         def compare(attention: Attention) -> None:
             site = self._site(attention)
             read[site] += 1
+            layer = f"layer {site.layer} ({site.block})"
             if read[site] > 1:
-                refuse(
-                    self.root,
-                    f"layer {site.layer} ({site.block}) was read twice in one forward pass. If a "
-                    "hook of yours runs the model again inside its own forward pass, remove the "
-                    "hook, or let it run a copy of the model",
+                self._refuse(
+                    f"{layer} was read twice in one forward pass. If a hook of yours runs the "
+                    "model again inside its own forward pass, remove the hook, or let it run a "
+                    "copy of the model"
                 )
             difference = _max_difference(attention.weights, self.recordings[site].weights)
             if not is_close(difference):
-                refuse(
-                    self.root,
-                    f"the weights read in layer {site.layer} ({site.block}) differ by "
-                    f"{difference:.2g} from the recorded ones",
+                self._refuse(
+                    f"the weights read in {layer} differ by {difference:.2g} from the recorded ones"
                 )
 
         tap = Tap(self.root, self.wiring)
@@ -174,14 +172,13 @@ class EndToEndCheck:
         tried = list(kinds.values())
         with tap.attached(Attachment(reader=compare)), self._kept_outputs(tried) as before:
             output = main_output(self.root(**self.inputs))
-        for site in self.recordings:
-            if not read[site]:
-                reason = f"layer {site.layer} ({site.block}) was not read in a forward pass"
-                refuse(self.root, reason)
+        for site in [site for site in self.recordings if not read[site]]:
+            self._refuse(f"layer {site.layer} ({site.block}) was not read in a forward pass")
         for site in tried:
-            layer, block = site.layer, site.block
-            heads = range(site.n_heads)
-            edits = tuple(Ablate(layer=layer, head=head, block=block) for head in heads)
+            edits = tuple(
+                Ablate(layer=site.layer, head=head, block=site.block)
+                for head in range(site.n_heads)
+            )
             with tap.attached(Attachment(edits=edits)), self._kept_outputs([site]) as after:
                 edited = main_output(self.root(**self.inputs))
             key = site.module, site.occurrence
@@ -191,15 +188,14 @@ class EndToEndCheck:
                 for a, b in zip(before.get(key, ()), after.get(key, ()), strict=True)
                 if a.numel() != weights.numel() or a.shape[-2:] != weights.shape[-2:]
             ] or [(output, edited)]
-            is_silent = (vectors is not None and not vectors.nan_to_num().any()) or all(
-                not a.nan_to_num().any() for a, _ in pairs
+            is_silent = (vectors is not None and not vectors.nan_to_num().any()) or not any(
+                a.nan_to_num().any() for a, _ in pairs
             )
             if not is_silent and all(_are_equal(a, b) for a, b in pairs):
-                refuse(
-                    self.root,
+                self._refuse(
                     f"ablating all heads of layer {site.layer} ({site.block}) does not change the "
                     f"output of {site.module}. Either that module ignores its heads (an output "
-                    "projection of zeros?), or the weights seen there are not those the model uses",
+                    "projection of zeros?), or the weights seen there are not those the model uses"
                 )
 
     def with_rows(self, wiring: Wiring) -> Wiring:
@@ -231,14 +227,15 @@ class EndToEndCheck:
         modules = [self.root.get_submodule(name) for name in wiring.modules]
         with interface.intercepted(modules, compare):
             self.root(**self.inputs)
-        sites = tuple(
-            replace(s, is_plain=plain.get((s.module, s.occurrence), False)) for s in wiring.sites
+        found = replace(
+            wiring,
+            sites=tuple(
+                replace(s, is_plain=plain.get((s.module, s.occurrence), False))
+                for s in wiring.sites
+            ),
         )
-        found = replace(wiring, sites=sites)
-        if self._rows_agree(found, computes_softmax=True):
-            return replace(found, has_rows=self._rows_agree(found, computes_softmax=False))
-        has_rows = self._rows_agree(wiring, computes_softmax=False)
-        return replace(wiring, has_rows=has_rows)
+        proved = found if self._rows_agree(found, computes_softmax=True) else wiring
+        return replace(proved, has_rows=self._rows_agree(proved, computes_softmax=False))
 
     def _rows_agree(self, wiring: Wiring, *, computes_softmax: bool) -> bool:
         """True if blocks of a few rows, side by side, are the recorded attention."""
@@ -247,24 +244,19 @@ class EndToEndCheck:
 
         def compare(attention: Attention) -> None:
             nonlocal is_close_everywhere
-            assert attention.rows is not None
+            rows, weights, site = attention.rows, attention.weights, self._site(attention)
+            assert rows is not None
             if attention.are_scores:
                 plain = PlainMask(attention.is_causal, attention.n_visible)
-                mask_and_softmax(attention.weights, attention.rows, attention.scale, plain)
-            site = self._site(attention)
-            recorded = self.recordings[site].weights[:, :, attention.rows]
-            n_keys = attention.weights.shape[-1]
-            difference = _max_difference(attention.weights, recorded[..., :n_keys])
+                mask_and_softmax(weights, rows, attention.scale, plain)
+            recorded, n_keys = self.recordings[site].weights[:, :, rows], weights.shape[-1]
+            difference = _max_difference(weights, recorded[..., :n_keys])
             is_whole = not recorded[..., n_keys:].any()
-            is_close_everywhere &= is_close(difference) and bool(is_whole)
-            read[site] += attention.rows.stop - attention.rows.start
+            is_close_everywhere &= is_close(difference) and is_whole
+            read[site] += rows.stop - rows.start
 
-        attachment = Attachment(
-            reader=compare,
-            returns_weights=False,
-            rows=PROOF_ROWS,
-            computes_softmax=computes_softmax,
-        )
+        attachment = Attachment(compare, returns_weights=False, rows=PROOF_ROWS)
+        attachment = replace(attachment, computes_softmax=computes_softmax)
         try:
             with Tap(self.root, wiring).attached(attachment):
                 self.root(**self.inputs)
@@ -275,8 +267,7 @@ class EndToEndCheck:
 
     def find_stop(self) -> Stops | None:
         """Return a way to end the pass after the last layer with bit-equal attention, or None.
-        Without a cache if possible: in some families it changes the layout of keys, and so the last
-        bits.
+        Preferably without a cache, which changes the layout of keys in some families.
         """
         if self._stops({**self.inputs, **uncached(self.root)}):
             return "uncached"
@@ -300,6 +291,9 @@ class EndToEndCheck:
         except Exception:  # the model handles AllRead itself: then it runs to its end
             return False
         return False
+
+    def _refuse(self, reason: str) -> NoReturn:
+        refuse(self.root, reason)
 
     def _site(self, attention: Attention) -> Site:
         return self.wiring.find(attention.block, attention.layer, None)
@@ -358,10 +352,8 @@ class Check:
             "nothing": "no reference attention to compare with",
         }[self.against]
         compared = "" if self.against == "nothing" else f" to {self.largest_difference:.1e}"
-        return (
-            f"{self.n_maps} maps, {reference}{compared}; "
-            f"output differs by {self.output_difference:.1e}{when}"
-        )
+        output = f"output differs by {self.output_difference:.1e}"
+        return f"{self.n_maps} maps, {reference}{compared}; {output}{when}"
 
 
 def wire(
@@ -439,14 +431,14 @@ def _reference_inputs(
     if example is not None:
         longer = lengthened(example)
         return longer, read_reference(root, longer)
-    refusal: TapUnsupported | None = None
+    refusals: list[TapUnsupported] = []
     for inputs in examples(root):
         try:
             return dict(inputs), read_reference(root, inputs)
-        except TapUnsupported as error:  # the first error names the missing input best
-            refusal = refusal or error
-    if refusal is not None:
-        raise refusal
+        except TapUnsupported as error:
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]  # it names the missing input best
     reason = f"headscope does not know what it takes (its main input is {root.main_input_name!r})"
     refuse(root, f"{reason}. Pass inputs: headscope.load(model, example={{…}})")
 
@@ -521,17 +513,13 @@ def _towers(
         matched_towers.append(name)
         taken.add(block)
         towers += matched[0]
-        used = {
-            (x.module, x.occurrence, x.computation)
-            for match in matched[0]
-            for x in (match.recording, *match.copies)
-        }
-        left = [x for x in left if (x.module, x.occurrence, x.computation) not in used]
+        used = {x.place for match in matched[0] for x in (match.recording, *match.copies)}
+        left = [x for x in left if x.place not in used]
     return towers, left
 
 
 def _is_within(module: str, name: str) -> bool:
-    return module == name or module.startswith(f"{name}.")
+    return f"{module}.".startswith(f"{name}.")
 
 
 def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
@@ -548,10 +536,9 @@ def _renamed(root: PreTrainedModel, matches: list[Match]) -> list[Match]:
     if "cross" not in blocks and len(crossing) < sum(m.block == "self" for m in matches):
         for m in crossing:
             m.block = "cross"
-    if len(blocks) == 1 and is_tower(next(iter(blocks))):
-        return [replace(m, block="self") for m in matches]
-    if "self" not in blocks and "decoder" not in blocks and root.can_generate():
-        return [replace(m, block="self" if m.block == "text" else m.block) for m in matches]
+    is_alone = len(blocks) == 1 and all(map(is_tower, blocks))
+    if is_alone or (not blocks & {"self", "decoder"} and root.can_generate()):
+        return [replace(m, block="self") if is_alone or m.block == "text" else m for m in matches]
     return matches
 
 

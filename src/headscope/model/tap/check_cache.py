@@ -48,7 +48,8 @@ def check_key(root: PreTrainedModel) -> str | None:
         "weights": weights_sha256(root),
         "buffers": _bytes_of(buffer for _, buffer in root.named_buffers()),
     }
-    return _hashed(json.dumps(content, sort_keys=True, default=str).encode())
+    plain = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(plain.encode()).hexdigest()
 
 
 @cache
@@ -56,13 +57,10 @@ def environment() -> str:
     """Describe the machine, the libraries and headscope's tap as far as a check depends on them."""
     folder = Path(tap_check.__file__).parent
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
-    return json.dumps(
-        {
-            "machine": [platform.node(), platform.machine(), platform.python_version()],
-            "versions": versions("torch", "transformers", "headscope"),
-            "tap": _hashed(sources),
-        }
-    )
+    machine = platform.node(), platform.machine(), platform.python_version()
+    libraries = versions("torch", "transformers", "headscope")
+    tap = hashlib.sha256(sources).hexdigest()
+    return json.dumps({"machine": machine, "versions": libraries, "tap": tap})
 
 
 def load_check(key: str) -> tuple[Wiring, Check] | None:
@@ -117,7 +115,3 @@ def _bytes_of(tensors: Iterable[torch.Tensor]) -> str:
         content.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         content.update(bytes_of(tensor))
     return content.hexdigest()
-
-
-def _hashed(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -61,8 +61,8 @@ class Attachment:
     stops: bool = False
     """Leave the forward pass by `AllRead` once the reader has seen every layer that it wants."""
     rows: int | None = None
-    """EagerQuery rows of a block that the reader gets; None for whole layers. Only if the
-    self-check proved it (`Wiring.has_rows`), and without edits, scores or gradients."""
+    """Query rows of a block that the reader gets; None for whole layers. Only if the self-check
+    proved it (`Wiring.has_rows`), and without edits, scores or gradients."""
     computes_softmax: bool = False
     """The reader turns q·k into weights (`Attention.are_scores`) where the self-check proved that
     this is the model's attention."""
@@ -110,10 +110,10 @@ class Participants:
         self.members = members
         self.site = members[0].site
         self.edits = [
-            (member, edit)
-            for member in members
-            for edit in member.attachment.edits
-            if edit.touches(member.site, member.bound_sites.wiring.main_block())
+            (m, edit)
+            for m in members
+            for edit in m.attachment.edits
+            if edit.touches(m.site, m.bound_sites.wiring.main_block())
         ]
         attachments = [member.attachment for member in members]
         self.wants_scores = any(x.wants_scores for x in attachments)
@@ -277,25 +277,23 @@ class _Dispatcher:
             return call.with_mask().run()
         is_changed = participants.edits or participants.wants_gradient
         needs_steps = is_changed or participants.wants_scores
-        if participants.is_unread and not is_changed and not participants.returns_weights:
-            return run_unread(call, participants.site, _plain_mask(call, participants))
-        if not needs_steps and not participants.returns_weights:
-            if participants.rows is not None and participants.takes_gradients:
-                return _with_gradients(participants, call), None
-            if participants.rows is not None:
-                return _by_rows(participants, call), None
-        args, kwargs = call.with_mask()[-2:]
+        if not participants.returns_weights:
+            if participants.is_unread and not is_changed:
+                return run_unread(call, participants.site, _plain_mask(call, participants))
+            if not needs_steps and participants.rows is not None:
+                run = _with_gradients if participants.takes_gradients else _by_rows
+                return run(participants, call), None
         vectors = participants.edit_vectors(Vectors(query, key, value))
+        call = call.with_mask()._replace(**vectors._asdict())
         scores: Tensor | None = None
         if needs_steps:
             hooks = _InterfaceEdits(participants, query.shape[2], key.shape[2])
             watch = Watch(hooks, keeps_scores=participants.wants_scores, replace_at="product")
             with watch:
-                output, weights = function(module, *vectors, *args, **kwargs)
-            weights = watch.steps[-1].weights
-            scores = watch.steps[-1].scores if participants.wants_scores else None
+                output, _ = call.run()
+            weights, scores = watch.steps[-1].weights, watch.steps[-1].scores
         else:
-            output, weights = function(module, *vectors, *args, **kwargs)
+            output, weights = call.run()
         assert weights is not None
         outputs = participants.edit_outputs(output.transpose(1, 2))
         _read(participants, weights, vectors, outputs, scores)
@@ -378,12 +376,8 @@ class _FoldedEdits(Hooks):
         if participants is None or not participants.edits:
             return folded
         unfolded = Vectors(*(unfold(tensor, participants.site.n_heads) for tensor in folded))
-        return Vectors(
-            *(
-                None if before is None or after is None else after.reshape(before.shape)
-                for before, after in zip(folded, participants.edit_vectors(unfolded), strict=True)
-            )
-        )
+        pairs = zip(folded, participants.edit_vectors(unfolded), strict=True)
+        return Vectors(*(a if a is None or b is None else b.reshape(a.shape) for a, b in pairs))
 
 
 def _inputs(
@@ -488,32 +482,24 @@ def _read(
                 f"self-check saw {site.n_heads} heads of queries by keys."
             )
         if bound_sites not in attentions:
-            own_scores = sink_logits = None
+            seen: dict[str, Any] = {"rows": rows, **options}
             if scores is not None and site.has_scores:
                 end = weights.shape[-1]  # a column after the keys is the sink logit
-                own_scores = scores[..., :end]
-                sink_logits = scores[..., end] if scores.shape[-1] > end else None
+                seen["scores"] = scores[..., :end]
+                seen["sink_logits"] = scores[..., end] if scores.shape[-1] > end else None
+            if site.head_size is not None:
+                seen |= {"queries": vectors.query, "keys": vectors.key}
+            if site.value_size is not None:
+                seen |= {"values": vectors.value, "outputs": outputs}
             n_rows = options.get("n_rows", weights.shape[2])
             query_mask, key_mask = inputs.masks(block, weights, n_rows, n_keys)
             if rows is not None:
                 query_mask = None if query_mask is None else query_mask[:, rows]
                 key_mask = None if key_mask is None else key_mask[:, : weights.shape[3]]
+            is_causal = site.block in bound_sites.wiring.causal_blocks
+            is_causal = is_causal and inputs.looks_back(weights)
             attentions[bound_sites] = Attention(
-                weights=weights,
-                block=site.block,
-                layer=site.layer,
-                is_causal=site.block in bound_sites.wiring.causal_blocks
-                and inputs.looks_back(weights),
-                query_mask=query_mask,
-                key_mask=key_mask,
-                queries=None if site.head_size is None else vectors.query,
-                keys=None if site.head_size is None else vectors.key,
-                values=None if site.value_size is None else vectors.value,
-                outputs=None if site.value_size is None else outputs,
-                scores=own_scores,
-                sink_logits=sink_logits,
-                rows=rows,
-                **options,
+                weights, site.block, site.layer, is_causal, query_mask, key_mask, **seen
             )
         attachment.reader(attentions[bound_sites])
         if attachment.stops and attentions[bound_sites].is_last:
@@ -535,9 +521,8 @@ class Tap(BoundSites):
         with interrupts_held(), ExitStack() as stack:
             if thread is not None:
                 stack.enter_context(locked_modules(modules_of(self.root)))
-            stack.enter_context(eager_attention(self.root))
-            stack.enter_context(self.followed())
-            stack.enter_context(ending_watches())
+            for context in (eager_attention(self.root), self.followed(), ending_watches()):
+                stack.enter_context(context)
             if attachment.rows is not None or attachment.layers is not None:
                 stack.enter_context(mask_recipes())
             attached = Attached(self, attachment, thread)
@@ -554,11 +539,9 @@ class Tap(BoundSites):
             for edit in attached.attachment.edits:
                 if other.root is not self.root:
                     theirs = other.wiring.find(edit.block, edit.layer, edit.head)
-                    ours = self.site_like(theirs, other)
-                    if ours is None:
+                    if (ours := self.site_like(theirs, other)) is None:
                         continue
-                    is_same = edit.touches(ours, self.wiring.main_block())
-                    if not is_same:
+                    if not edit.touches(ours, self.wiring.main_block()):
                         edit = replace(edit, layer=ours.layer, block=ours.block)
                 edits.append(edit)
         return tuple(edits)

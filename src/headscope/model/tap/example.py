@@ -120,12 +120,10 @@ class _Maker:
             return
         n_features = self._stated("num_mel_bins", None) or self._stated("input_dim", 80)
         n_frames = 2 * self._stated("max_source_positions", 50)
+        mask = torch.ones(N_ROWS, n_frames, dtype=torch.long, device=self.root.device)
+        names = [x for x in ("input_features_mask", "attention_mask") if self.needs(x)]
         for axes in ((n_features, n_frames), (n_frames, n_features)):
-            inputs = {name: self.random(N_ROWS, *axes)}
-            mask = torch.ones(N_ROWS, n_frames, dtype=torch.long, device=self.root.device)
-            for mask_name in ("input_features_mask", "attention_mask"):
-                if self.needs(mask_name):
-                    inputs[mask_name] = mask
+            inputs = {name: self.random(N_ROWS, *axes)} | dict.fromkeys(names, mask)
             yield inputs | self._decoder()
 
     def placeholders(self) -> tuple[int, ...]:

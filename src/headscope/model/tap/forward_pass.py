@@ -6,12 +6,11 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from headscope.attention import BlockName
@@ -25,13 +24,8 @@ MASKS = ("attention_mask", "decoder_attention_mask")
 
 def media_of(inputs: Mapping[str, object]) -> frozenset[str]:
     """Return the names of image and audio inputs: float tensors other than masks, embeddings."""
-    return frozenset(
-        name
-        for name, value in inputs.items()
-        if isinstance(value, Tensor)
-        and value.is_floating_point()
-        and not name.endswith(("mask", "embeds"))
-    )
+    floats = (k for k, v in inputs.items() if isinstance(v, Tensor) and v.is_floating_point())
+    return frozenset(name for name in floats if not name.endswith(("mask", "embeds")))
 
 
 def uncached(root: nn.Module) -> dict[str, object]:
@@ -72,10 +66,10 @@ class ForwardInputs:
 
     def positions(self, block: BlockName, n_queries: int, n_keys: int) -> Positions:
         """Return the positions of a call's first query and key in the whole sequence."""
+        if block == "cross":
+            return Positions(self.n_past, 0)
         past = self.n_past if block in ("self", "decoder") else 0
-        key_start = 0 if block == "cross" else max(0, past + n_queries - n_keys)
-        query_start = self.n_past if block == "cross" else past
-        return Positions(query_start, key_start)
+        return Positions(past, max(0, past + n_queries - n_keys))
 
     def masks(
         self, block: BlockName, weights: Tensor, n_queries: int, n_keys: int | None = None
@@ -139,7 +133,7 @@ class BoundSites:
         self._forwards = _Forwards()
         self._lock = threading.RLock()
         self._n_followers = 0
-        self._hooks: tuple[RemovableHandle, ...] = ()
+        self._hooks = ExitStack()
 
     def __reduce__(self) -> NoReturn:
         """Refuse copies: while in use, the module carries hooks that a copy would keep."""
@@ -203,15 +197,15 @@ class BoundSites:
         """Within the block, track forward passes of the root."""
         with self._lock:
             if not self._n_followers:
-                hooks = []
                 for name, part in self.root.named_modules():
                     # Sub-models may run alone (BLIP-2's `generate`).
                     has_sites = any(site.startswith(f"{name}.") for site in self.modules)
-                    is_part = isinstance(part, PreTrainedModel) and has_sites
-                    if part is self.root or is_part:
-                        hooks.append(part.register_forward_pre_hook(self._enter, with_kwargs=True))
-                        hooks.append(part.register_forward_hook(self._leave, always_call=True))
-                self._hooks = tuple(hooks)
+                    if part is self.root or (isinstance(part, PreTrainedModel) and has_sites):
+                        for hook in (
+                            part.register_forward_pre_hook(self._enter, with_kwargs=True),
+                            part.register_forward_hook(self._leave, always_call=True),
+                        ):
+                            self._hooks.callback(hook.remove)
             self._n_followers += 1
         n_forwards, n_pasts = len(self._forwards.stack), len(self._forwards.pasts)
         if not n_forwards:
@@ -224,9 +218,7 @@ class BoundSites:
             with self._lock:
                 self._n_followers -= 1
                 if not self._n_followers:
-                    for hook in self._hooks:
-                        hook.remove()
-                    self._hooks = ()
+                    self._hooks.close()
 
     def _enter(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
@@ -237,14 +229,10 @@ class BoundSites:
         if module is not self.root:
             self._forwards.pasts.append(_n_past(kwargs))
             return
-        inputs = ForwardInputs(
-            _padding(kwargs, MASKS[0]),
-            _padding(kwargs, MASKS[1]),
-            _n_past(kwargs) or 0,
-            media_of(kwargs),
-            self._is_seq2seq,
-            any(getattr(kwargs.get(name), "ndim", 2) > 2 for name in MASKS),
-        )
+        mask, decoder_mask = (_padding(kwargs.get(name)) for name in MASKS)
+        has_own_mask = any(getattr(kwargs.get(name), "ndim", 2) > 2 for name in MASKS)
+        facts = media_of(kwargs), self._is_seq2seq, has_own_mask
+        inputs = ForwardInputs(mask, decoder_mask, _n_past(kwargs) or 0, *facts)
         self._forwards.stack.append(_Forward(inputs))
 
     def _leave(self, module: nn.Module, _args: tuple[object, ...], _result: object) -> None:
@@ -259,11 +247,9 @@ def _n_past(kwargs: Mapping[str, object]) -> int | None:
     return None if count is None else int(count())
 
 
-def _padding(kwargs: Mapping[str, object], name: str) -> Tensor | None:
-    mask = kwargs.get(name)
-    if not isinstance(mask, Tensor) or mask.ndim != 2 or bool(mask.all()):
-        return None
-    return mask.bool()
+def _padding(mask: object) -> Tensor | None:
+    is_padded = isinstance(mask, Tensor) and mask.ndim == 2 and not mask.all()
+    return mask.bool() if isinstance(mask, Tensor) and is_padded else None
 
 
 def _last(mask: Tensor | None, n: int) -> Tensor | None:

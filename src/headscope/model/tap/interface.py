@@ -16,7 +16,6 @@ import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 from transformers.configuration_utils import PretrainedConfig
@@ -36,12 +35,8 @@ def locked_modules(modules: Collection[nn.Module]) -> Iterator[None]:
     """Within the block, no other thread locks any of these modules."""
     thread = threading.current_thread()
     keys = [id(module) for module in modules]
-
-    def are_free() -> bool:
-        return all(_locks[key][0] is thread for key in keys if key in _locks)
-
     with _freed:
-        _freed.wait_for(are_free)
+        _freed.wait_for(lambda: all(_locks[key][0] is thread for key in keys if key in _locks))
         for key in keys:
             _, times = _locks.get(key, (thread, 0))
             _locks[key] = (thread, times + 1)
@@ -50,11 +45,9 @@ def locked_modules(modules: Collection[nn.Module]) -> Iterator[None]:
     finally:
         with _freed:
             for key in keys:
-                times = _locks[key][1] - 1
-                if times:
-                    _locks[key] = (thread, times)
-                else:
-                    del _locks[key]
+                _, times = _locks.pop(key)
+                if times > 1:
+                    _locks[key] = (thread, times - 1)
             _freed.notify_all()
 
 
@@ -71,7 +64,7 @@ def modules_of(root: nn.Module) -> list[nn.Module]:
 
 
 EagerFunction = Callable[..., tuple[Tensor, Tensor | None]]
-Handler = Callable[..., tuple[Tensor, Tensor | None]]
+Handler = EagerFunction
 
 _original = AttentionInterface.get_interface
 _handlers: dict[int, tuple[Handler, ...]] = {}
@@ -89,10 +82,9 @@ def _dispatch(
     function: EagerFunction, module: nn.Module, *args: object, **kwargs: object
 ) -> tuple[Tensor, Tensor | None]:
     """Call the handler of an intercepted module, or the function itself for others."""
-    handlers = _handlers.get(id(module))
-    if handlers is None:
-        return function(module, *args, **kwargs)
-    return handlers[-1](function, module, *args, **kwargs)
+    if handlers := _handlers.get(id(module)):
+        return handlers[-1](function, module, *args, **kwargs)
+    return function(module, *args, **kwargs)
 
 
 @contextmanager
@@ -111,8 +103,8 @@ def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None
     finally:
         with _lock:
             for key in keys:
-                others = tuple(other for other in _handlers[key] if other is not handler)
-                if others:
+                # In one step: other threads dispatch without the lock.
+                if others := tuple(x for x in _handlers[key] if x is not handler):
                     _handlers[key] = others
                 else:
                     del _handlers[key]
@@ -125,70 +117,45 @@ def intercepted(modules: Iterable[nn.Module], handler: Handler) -> Iterator[None
 def eager_attention(root: nn.Module) -> Iterator[None]:
     """Run the model with eager attention and in eval mode; the last block to end restores both."""
     modules = modules_of(root)
-    with _EAGER.set_on(_configs(modules)), _EVAL.set_on(modules):
+    eager = _set(_configs(modules), ATTENTION_IMPLEMENTATION, "eager")
+    with eager, _set(modules, "training", value=False):
         yield
 
 
-@dataclass(slots=True)
-class _Saved:
-    value: object
-    n_blocks: int
+_saved: dict[tuple[int, str], tuple[object, int]] = {}
+"""Id of an object and attribute → its own value, and the blocks that set it. The blocks keep the
+objects alive."""
 
 
-class _Setting:
-    """An attribute that is fixed while any block needs it."""
-
-    def __init__(self, attribute: str, value: object) -> None:
-        self._attribute = attribute
-        self._value = value
-        self._saved: dict[int, _Saved] = {}
-        """By the id of the object; the blocks keep the objects alive."""
-
-    @contextmanager
-    @held
-    def set_on(self, objects: Iterable[object]) -> Iterator[None]:
-        """Set the attribute within the block; the last block to end restores the original."""
-        changed: dict[int, object] = {}
+@contextmanager
+@held
+def _set(objects: Iterable[object], attribute: str, value: object) -> Iterator[None]:
+    """Set an attribute within the block; the last block to end restores the original."""
+    changed: dict[tuple[int, str], object] = {}
+    with _lock:
+        for owner in objects:
+            key = id(owner), attribute
+            own, n_blocks = _saved.get(key, (getattr(owner, attribute), 0))
+            if key not in changed and (n_blocks or own != value):
+                _saved[key] = own, n_blocks + 1
+                changed[key] = owner
+                setattr(owner, attribute, value)
+    try:
+        yield
+    finally:
         with _lock:
-            for owner in objects:
-                saved = self._saved.get(id(owner))
-                if id(owner) in changed:
-                    continue
-                if saved is not None:
-                    saved.n_blocks += 1
-                elif (value := getattr(owner, self._attribute)) != self._value:
-                    self._saved[id(owner)] = _Saved(value, 1)
+            for key, owner in changed.items():
+                own, n_blocks = _saved.pop(key)
+                if n_blocks > 1:
+                    _saved[key] = own, n_blocks - 1
                 else:
-                    continue
-                changed[id(owner)] = owner
-                setattr(owner, self._attribute, self._value)
-        try:
-            yield
-        finally:
-            with _lock:
-                for key, owner in changed.items():
-                    saved = self._saved[key]
-                    saved.n_blocks -= 1
-                    if not saved.n_blocks:
-                        del self._saved[key]
-                        setattr(owner, self._attribute, saved.value)
-
-
-_EAGER = _Setting(ATTENTION_IMPLEMENTATION, "eager")
-_EVAL = _Setting("training", False)
+                    setattr(owner, attribute, own)
 
 
 def _configs(modules: Iterable[nn.Module]) -> Iterator[PretrainedConfig]:
     """Yield every configuration of the model: submodels and modules have their own."""
-    for module in modules:
-        config = vars(module).get("config")
+    ahead = [vars(module).get("config") for module in modules]
+    for config in ahead:  # which grows by their parts
         if isinstance(config, PretrainedConfig):
-            yield from _with_parts(config)
-
-
-def _with_parts(config: PretrainedConfig) -> Iterator[PretrainedConfig]:
-    yield config
-    for name in config.sub_configs:
-        part = getattr(config, name, None)
-        if isinstance(part, PretrainedConfig):
-            yield from _with_parts(part)
+            yield config
+            ahead += [getattr(config, name, None) for name in config.sub_configs]

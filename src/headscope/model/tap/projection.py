@@ -11,6 +11,7 @@ the model's output does not depend on them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -206,8 +207,6 @@ def _projection(model: Model, site: SiteKey, call: Call, n_heads: int, size: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HalveAll(Edit):
-    """Halve all heads of a layer, which changes every head output."""
-
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
         return weights * 0.5
 
@@ -241,20 +240,19 @@ def _held(
     model: Model, inputs: Mapping[str, object], chosen: Mapping[SiteKey, Call], sites: list[SiteKey]
 ) -> Tensor:
     """Return the model's output with the heads of these layers halved, their projections held."""
-    outputs: dict[nn.Module, list[Tensor]] = {}
+    outputs: dict[nn.Module, deque[Tensor]] = {}
     for site in sites:
-        outputs.setdefault(chosen[site].module, []).append(chosen[site].returned)
+        outputs.setdefault(chosen[site].module, deque()).append(chosen[site].returned)
     edits = tuple(_HalveAll(block=block, layer=layer, head=0) for block, layer in sites)
+
+    def hold(module: nn.Module, _args: object, output: object) -> object:
+        if not outputs[module]:
+            return output
+        fixed = outputs[module].popleft()
+        return (fixed, *output[1:]) if isinstance(output, tuple) else fixed
+
     with torch.inference_mode(), ExitStack() as stack:
-        for module, held in outputs.items():
-            queue = iter(held)
-
-            def hold(_: object, _args: object, output: object, queue: Any = queue) -> object:
-                fixed = next(queue, None)
-                if fixed is None:
-                    return output
-                return (fixed, *output[1:]) if isinstance(output, tuple) else fixed
-
+        for module in outputs:
             stack.callback(module.register_forward_hook(hold).remove)
         stack.enter_context(model.attached(Attachment(edits=edits)))
         return main_output(model.module(**model.to_device(inputs))).double()

@@ -55,6 +55,11 @@ class Recording:
     """Batched products in the scores."""
 
     @property
+    def place(self) -> tuple[str, int, int]:
+        """Module, its call, and the computation within the call."""
+        return self.module, self.occurrence, self.computation
+
+    @property
     def is_complete(self) -> bool:
         """True if the weights were multiplied with values, as in attention."""
         return self.value is not None and self.weights.ndim >= 3
@@ -102,18 +107,15 @@ def record_interface(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run
     ) -> tuple[Tensor, Tensor | None]:
         if threading.current_thread() is not thread:
             return function(module, query, key, value, *args, **kwargs)
-        name = names[id(module)]
-        occurrence = calls[name]
-        calls[name] += 1
+        place = names[id(module)], calls[names[id(module)]], 0
+        calls[place[0]] += 1
         with Watch() as watch:
             output, weights = function(module, query, key, value, *args, **kwargs)
         if len(watch.steps) != 1 or weights is None or watch.steps[0].value is None:
             return output, weights  # not one softmax and one product: a case for the fallback
         vectors = query, key, value, output.transpose(1, 2) if output.ndim == 4 else None
         scores, scale = watch.steps[0].scores, kwargs.get("scaling")
-        recordings.append(
-            Recording(name, occurrence, 0, weights, scores, *vectors, scale, n_products=1)
-        )
+        recordings.append(Recording(*place, weights, scores, *vectors, scale, n_products=1))
         return output, weights
 
     with intercepted(modules.values(), record), _Count() as count:
@@ -130,6 +132,17 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
     def start() -> Watch | None:
         return Watch() if threading.current_thread() is thread else None
 
+    def keep(module: str, watch: Watch) -> None:
+        for index, steps in enumerate(watch.steps):
+            assert steps.weights is not None
+            vectors = steps.query, steps.key, steps.value, steps.output
+            scale = steps.products[0].scale if steps.products else None
+            place, n_products = (module, calls[module], index), len(steps.products)
+            recordings.append(
+                Recording(*place, steps.weights, steps.scores, *vectors, scale, n_products)
+            )
+        calls[module] += 1
+
     @contextmanager
     @held
     def watching_all() -> Iterator[None]:
@@ -137,8 +150,7 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
             for name, module in root.named_modules():
                 # A bare nn.Softmax is part of the module that holds it.
                 if name and not type(module).__module__.startswith("torch.nn."):
-                    keep = partial(_keep, name, calls, recordings)
-                    stack.enter_context(watching(module, start, keep))
+                    stack.enter_context(watching(module, start, partial(keep, name)))
             yield
 
     with watching_all():
@@ -148,18 +160,6 @@ def record_fallback(root: PreTrainedModel, inputs: Mapping[str, object]) -> Run:
     for recording in recordings:
         unique.setdefault(id(recording.scores), recording)
     return Run([*unique.values()], outputs, len(unique))
-
-
-def _keep(module: str, calls: Counter[str], recordings: list[Recording], watch: Watch) -> None:
-    for index, steps in enumerate(watch.steps):
-        assert steps.weights is not None
-        vectors = steps.query, steps.key, steps.value, steps.output
-        scale, n_products = steps.products[0].scale if steps.products else None, len(steps.products)
-        place = module, calls[module], index
-        recordings.append(
-            Recording(*place, steps.weights, steps.scores, *vectors, scale, n_products)
-        )
-    calls[module] += 1
 
 
 REL_TOL = 1e-4
@@ -260,9 +260,9 @@ def proved_site(match: Match, layer: int) -> Site:
     n_heads = int(recording.weights.shape[1])
     n_queries, n_keys = recording.weights.shape[-2:]
     query, key = recording.query, recording.key
-    if query is None or query.ndim != 4 or query.shape[1:3] != (n_heads, n_queries):
-        query = key = None
-    if key is None or key.ndim != 4 or n_heads % key.shape[1] or key.shape[2] != n_keys:
+    is_queries = query is not None and query.shape[1:-1] == (n_heads, n_queries)
+    is_keys = key is not None and key.ndim == 4 and not n_heads % key.shape[1]
+    if key is None or not is_queries or not is_keys or key.shape[2] != n_keys:
         query = key = None
     value = _proved_value(recording, n_heads) if not match.copies else None
     fitted, is_all = _fit_scale(recording, query, key)
@@ -331,8 +331,7 @@ def _fit_scale(
     """Return the factor on q·k in the scores, and whether the scores contain nothing else.
 
     A position bias is the same in both rows of the example, so the rows differ by `scale` times
-    the difference of their q·k. Otherwise the scores are not a plain multiple. With one row, a
-    bias cannot be told from a factor that does not fit.
+    the difference of their q·k. With one row, a bias and a factor that does not fit look alike.
     """
     scores, weights = recording.scores, recording.weights
     if query is None or key is None or scores is None or scores.shape != weights.shape:

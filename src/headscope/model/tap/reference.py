@@ -7,6 +7,7 @@ whose maps are not returned is called directly, with the arguments that the mode
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -121,21 +122,17 @@ def tower_block(name: str, tower: PreTrainedModel) -> BlockName | None:
     `input_ids` is also the main input of towers that do not state one (Idefics): names come first.
     """
     own, names = tower.main_input_name, (name.rpartition(".")[2], type(tower).__name__.lower())
-    for words in (*names, own) if own == "input_ids" else (own, *names):
-        for pattern, block in TOWERS:
-            if re.search(pattern, words):
-                return block
-    return None
+    texts = (*names, own) if own == "input_ids" else (own, *names)
+    found = (block for words in texts for pattern, block in TOWERS if re.search(pattern, words))
+    return next(found, None)
 
 
 def main_output(outputs: object) -> Tensor:
     """Return logits or last hidden state, else the first floating-point tensor."""
-    for key in ("logits", "last_hidden_state"):
-        value = getattr(outputs, key, None)
-        if isinstance(value, Tensor):
-            return value
-    for tensor in tensors_in(outputs):
-        if tensor.is_floating_point():
+    named = (getattr(outputs, key, None) for key in ("logits", "last_hidden_state"))
+    floats = (tensor for tensor in tensors_in(outputs) if tensor.is_floating_point())
+    for tensor in itertools.chain(named, floats):
+        if isinstance(tensor, Tensor):
             return tensor
     raise TapUnsupported("The model's output has no floating-point tensor to compare.")
 
@@ -161,10 +158,8 @@ def _maps_of(outputs: object) -> Maps:
 
 def _tensors(maps: object) -> list[Tensor]:
     """Return the tensors of an attention output that have heads, queries and keys."""
-    tensors = [maps] if isinstance(maps, Tensor) else maps
-    if not isinstance(tensors, tuple | list):
-        return []
-    return [x for x in tensors if isinstance(x, Tensor) and x.ndim >= 3]
+    listed = maps if isinstance(maps, tuple | list) else [maps]
+    return [x for x in listed if isinstance(x, Tensor) and x.ndim >= 3]
 
 
 def tensors_in(outputs: object) -> Iterator[Tensor]:

@@ -74,13 +74,12 @@ class MaskRecipe:
     def plain(self) -> PlainMask | None:
         """The mask in two numbers, if nothing else is hidden; None otherwise."""
         arguments = self._arguments
-        offsets = arguments.get("q_offset", 0), arguments.get("kv_offset", 0)
-        function = arguments.get("mask_function", causal_mask_function)
         kinds = {causal_mask_function: True, bidirectional_mask_function: False}
-        if offsets != (0, 0) or function not in kinds:
+        is_causal = kinds.get(arguments.get("mask_function", causal_mask_function))
+        is_square = arguments["q_length"] == arguments["kv_length"]
+        if is_causal is None or (is_causal and not is_square):
             return None
-        is_causal = kinds[function]
-        if is_causal and arguments["q_length"] != arguments["kv_length"]:
+        if (arguments.get("q_offset", 0), arguments.get("kv_offset", 0)) != (0, 0):
             return None
         padding = arguments.get("attention_mask")
         if padding is None or bool(padding.all()):
@@ -108,9 +107,7 @@ def _make_mask(**arguments: Any) -> Tensor | MaskRecipe | None:
         return mask
     recipe = MaskRecipe(_original, arguments)
     # Full attention without padding needs no mask, for any number of rows.
-    if recipe.rows(0, 1, arguments["kv_length"]) is None:
-        return None
-    return recipe
+    return None if recipe.rows(0, 1, arguments["kv_length"]) is None else recipe
 
 
 @contextmanager
@@ -166,16 +163,17 @@ class EagerCall(NamedTuple):
     def _sliced(self, rows: slice | None, n_keys: int | None, mask: object) -> EagerCall:
         kwargs = dict(self.kwargs)
         shape = self.query.shape[2], self.key.shape[2]
-        if rows is not None:
-            for name, value in kwargs.items():  # position biases
-                if isinstance(value, Tensor) and value.ndim > 2 and value.shape[-2:] == shape:
-                    kwargs[name] = value[..., rows, :n_keys]
         if not self.args and "attention_mask" in kwargs:
             kwargs["attention_mask"] = mask
-        args = (mask, *self.args[1:]) if self.args else ()
-        queries = self.query if rows is None else self.query[:, :, rows]
-        keys, values = (x if n_keys is None else x[:, :, :n_keys] for x in (self.key, self.value))
-        return EagerCall(self.function, self.module, queries, keys, values, args, kwargs)
+        call = self._replace(args=(mask, *self.args[1:]) if self.args else (), kwargs=kwargs)
+        if rows is None:
+            return call
+        for name in kwargs.keys() - {"attention_mask"}:  # position biases
+            value = kwargs[name]
+            if isinstance(value, Tensor) and value.ndim > 2 and value.shape[-2:] == shape:
+                kwargs[name] = value[..., rows, :n_keys]
+        keys, values = self.key[:, :, :n_keys], self.value[:, :, :n_keys]
+        return call._replace(query=self.query[:, :, rows], key=keys, value=values)
 
     def run(self) -> tuple[Tensor, Tensor | None]:
         """Call the function."""

@@ -109,17 +109,16 @@ class Wiring:
 
     def find(self, block: BlockName | None, layer: int, head: int | None) -> Site:
         """Return the site of a layer; raise InputError if the layer or head does not exist."""
-        block = self.main_block() if block is None else block
+        block = block or self.main_block()
         sites = {site.layer: site for site in self.of_block(block)}
         if not sites:
             raise InputError(
                 f"No {block!r} attention was seen in this model, but {', '.join(self.blocks)}. "
                 "If the block needs an image or a recording, trace one first."
             )
-        if layer not in sites:
+        if (site := sites.get(layer)) is None:
             layers = ", ".join(map(str, sites))
             raise InputError(f"There is no layer {layer!r}; layers with attention: {layers}.")
-        site = sites[layer]
         if head is not None and not 0 <= head < site.n_heads:
             raise InputError(f"Layer {layer} has heads 0 to {site.n_heads - 1}, not {head!r}.")
         return site

@@ -16,7 +16,7 @@ import os
 import pickle
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe, wait
@@ -33,7 +33,7 @@ from headscope.run.checkpoint import ShardKey, ShardStore, write_sums
 from headscope.run.engines.processes import start_process
 from headscope.run.plan import Plan, Shard
 from headscope.run.progress import Meter
-from headscope.run.shard import FREED, measure_shard, prepare, threads
+from headscope.run.shard import FREED, measure_shard, prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,9 @@ def run_here(
     model: Model, plan: Plan, shards: Iterator[Shard], store: ShardStore, meter: Meter
 ) -> None:
     """Measure in this process, one shard after the other."""
-    with threads(plan.settings.threads):
+    n_before = torch.get_num_threads()
+    torch.set_num_threads(plan.settings.threads)
+    try:
         prepare(plan)
         for shard in shards:
             measured = measure_shard(
@@ -114,6 +116,8 @@ def run_here(
                     time.sleep(attempt)
             meter.forget("here")
             meter.advance(*shard.amount(measured.report.tokens))
+    finally:
+        torch.set_num_threads(n_before)
     FREED.give_back()
 
 
@@ -133,8 +137,8 @@ class _Pool:
         self._model, self._plan, self._store, self._meter = model, plan, store, meter
         self._workers: list[_Worker] = []
         self._again: deque[Task] = deque()
-        self._deaths: dict[int, int] = {}
-        self._failed_writes: dict[int, int] = {}
+        self._deaths: Counter[int] = Counter()
+        self._failed_writes: Counter[int] = Counter()
         self._excluded = 0
         self._killed_early = 0
 
@@ -169,19 +173,17 @@ class _Pool:
         """Assign tasks to idle workers; return whether any worker is busy or starting."""
         for worker in self._workers:
             if worker.task is None and worker.is_ready:
-                shard = None if self._again else next(shards, None)
                 if self._again:
                     task = self._again.popleft()
-                elif shard is not None:
+                elif (shard := next(shards, None)) is not None:
                     task = Task(shard, self._store.path(shard.id), self._store.key(shard.id))
                 else:
                     continue
                 worker.task, worker.documents = task, []
                 worker.last_message = time.monotonic()
-                try:
+                # If it died while idle, reading its pipe shows that.
+                with contextlib.suppress(OSError):
                     worker.pipe.send(task)
-                except OSError:  # the worker died while idle; reading its pipe will show that
-                    continue
         return any(worker.task is not None or not worker.is_ready for worker in self._workers)
 
     def _waiting(self) -> list[_Worker]:
@@ -192,14 +194,15 @@ class _Pool:
             if is_silent and worker not in ready and (worker.task or not worker.is_ready):
                 worker.last_message = time.monotonic()
                 pid = worker.process.pid
-                hint = f"It may be busy with a long batch; `kill -KILL {pid}` replaces it"
+                hint = "It may be busy with a long batch;"
                 if is_stopped(pid):
-                    hint = f"It is stopped: `kill -CONT {pid}` resumes it, `kill -KILL {pid}` "
-                    hint += "replaces it"
-                doing = (
-                    f"at documents {worker.documents}" if worker.task else "while it was starting"
+                    hint = f"It is stopped: `kill -CONT {pid}` resumes it,"
+                task = worker.task
+                doing = f"at documents {worker.documents}" if task else "while it was starting"
+                warn(
+                    f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint} "
+                    f"`kill -KILL {pid}` replaces it."
                 )
-                warn(f"Worker {pid} has not answered for {SILENCE:.0f} seconds {doing}. {hint}.")
         return ready
 
     def _hear(self, worker: _Worker) -> None:
@@ -229,13 +232,12 @@ class _Pool:
         """May the shard be run again after a failed write (a full disk)?"""
         if worker.task is None:
             return False
-        shard_id = worker.task.shard.id
-        self._failed_writes[shard_id] = self._failed_writes.get(shard_id, 0) + 1
-        if self._failed_writes[shard_id] >= WRITE_ATTEMPTS:
-            return False
-        time.sleep(self._failed_writes[shard_id])
-        self._again.append(worker.task)
-        return True
+        self._failed_writes[worker.task.shard.id] += 1
+        n_failed = self._failed_writes[worker.task.shard.id]
+        if n_failed < WRITE_ATTEMPTS:
+            time.sleep(n_failed)
+            self._again.append(worker.task)
+        return n_failed < WRITE_ATTEMPTS
 
     def _handle_death(self, worker: _Worker) -> None:
         worker.process.join()
@@ -262,7 +264,7 @@ class _Pool:
     def _next_attempt(self, task: Task, documents: list[int]) -> Task:
         """Return the task after a worker died: with suspect documents alone, or excluded."""
         shard_id = task.shard.id
-        self._deaths[shard_id] = self._deaths.get(shard_id, 0) + 1
+        self._deaths[shard_id] += 1
         if self._deaths[shard_id] < DEATHS_BEFORE_BLAME:
             return task
         self._deaths[shard_id] = DEATHS_BEFORE_BLAME - 2  # one more attempt after each step

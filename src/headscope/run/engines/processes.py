@@ -75,12 +75,11 @@ def stop_server() -> None:
     global _server
     server, _server = _server, None
     pid = getattr(server, "_forkserver_pid", None)
-    if server is None or pid is None:
-        return
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        server._stop()  # type: ignore[attr-defined]
+    if server is not None and pid is not None:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            server._stop()  # type: ignore[attr-defined]
 
 
 @contextmanager

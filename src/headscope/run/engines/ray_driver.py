@@ -88,13 +88,9 @@ class _ShardSource(Datasource):  # type: ignore[misc, unused-ignore]
 
         def blocks() -> Iterator[pa.Table]:
             for shard in shards():
-                yield pa.table(
-                    {
-                        "id": [shard.id],
-                        "documents": [len(shard.documents)],
-                        "shard": pa.array([pickle.dumps(shard)], pa.large_binary()),
-                    }
-                )
+                content = pa.array([pickle.dumps(shard)], pa.large_binary())
+                n = len(shard.documents)
+                yield pa.table({"id": [shard.id], "documents": [n], "shard": content})
 
         return [ReadTask(blocks, unknown)]
 

@@ -24,6 +24,8 @@ from headscope.text.readers.reader import (
 from headscope.text.readers.sentences import Sentence, Surface, assemble, locate
 
 _TEN = "ten columns separated by tabs (ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC)"
+COLUMNS = {"words": 1, "lemmas": 2, "upos": 3, "xpos": 4, "features": 5, "relations": 7}
+"""Columns by the field of `Sentence` that keeps them as they are."""
 
 
 class ConlluReader(Reader):
@@ -92,7 +94,7 @@ def conllu_sentences(lines: Lines, name: str, report: ReadLog) -> Iterator[Sente
             report.leave_out("sentences", left_out)
         if sentence is None:
             carried += opening
-            carries_document = carries_document or opens_document
+            carries_document |= opens_document
         else:
             carried.clear()
             carries_document = False
@@ -120,23 +122,19 @@ def _sentence(
 ) -> Sentence:
     sentence = Sentence(line=rows[0][0])
     text = _read_comments(sentence, comments)
+    kept = [(getattr(sentence, name), column) for name, column in COLUMNS.items()]
     surfaces: list[Surface] = []
-    inside_until = 0
-    n_words = 0
+    inside_until = n_words = 0
     forms: dict[str, str] = {}  # read where a token has parts
     for number, row in rows:
         columns = row.split("\t")
         if len(columns) != 10:
             raise broken(name, number, f"{len(columns)} columns in {row[:60]!r}", _TEN)
-        id_, form, lemma, upos, xpos, features, head, relation, _, misc = columns
+        id_, form, head, misc = columns[0], columns[1], columns[6], columns[9]
         if id_ == str(n_words + 1):
             n_words += 1
-            sentence.words.append(form)
-            sentence.lemmas.append(lemma)
-            sentence.upos.append(upos)
-            sentence.xpos.append(xpos)
-            sentence.features.append(features)
-            sentence.relations.append(relation)
+            for values, column in kept:
+                values.append(columns[column])
             parent = whole_number(head)
             if parent is None and head != "_":
                 expected = "a word's number, 0 for the root, or _"
@@ -196,11 +194,9 @@ def _read_comments(sentence: Sentence, comments: list[str]) -> str | None:
         elif key == "text" and equals:
             text = value
         elif key in ("newdoc", "newdoc id"):
-            sentence.opens_document = True
-            sentence.document = value
+            sentence.opens_document, sentence.document = True, value
         elif key in ("newpar", "newpar id"):
-            sentence.opens_paragraph = True
-            sentence.paragraph = value
+            sentence.opens_paragraph, sentence.paragraph = True, value
         elif key.startswith("meta::"):
             sentence.meta[key[6:]] = value
         elif equals:

@@ -65,8 +65,7 @@ def register_reader(reader: R) -> R:
     if not (isinstance(reader, type) and issubclass(reader, Reader)):
         raise InputError(f"Expected a class derived from headscope.Reader, not {reader!r}.")
     missing = [] if isinstance(getattr(reader, "name", None), str) else ["name"]
-    missing += sorted(reader.__abstractmethods__)
-    if missing:
+    if missing := [*missing, *sorted(reader.__abstractmethods__)]:
         raise InputError(f"{reader.__name__} lacks {', '.join(missing)}: see headscope.Reader.")
     if not reader.name:
         raise InputError(f"{reader.__name__} has an empty name. Name the format it reads.")
@@ -81,15 +80,15 @@ def register_reader(reader: R) -> R:
                 f"{reader.__name__} is named {reader.name!r}, and so is {other.__name__} of "
                 f"{other.__module__}. Choose another name."
             )
-        for suffix in sorted(set(reader.suffixes) & set(other.suffixes)):
-            if not (_detects(reader) and _detects(other)):
-                blind = other if _detects(reader) else reader
-                raise InputError(
-                    f"{reader.__name__} reads files ending in {suffix!r}, and so does "
-                    f"{other.__name__} ({other.name!r}). {blind.__name__} has no `detect` to "
-                    "recognize its files. Choose another suffix, or none: "
-                    f"format={reader.name!r} always works."
-                )
+        shared = sorted(set(reader.suffixes) & set(other.suffixes))
+        blind = next((x for x in (reader, other) if x.detect is Reader.detect), None)
+        if shared and blind is not None:
+            raise InputError(
+                f"{reader.__name__} reads files ending in {shared[0]!r}, and so does "
+                f"{other.__name__} ({other.name!r}). {blind.__name__} has no `detect` to "
+                "recognize its files. Choose another suffix, or none: "
+                f"format={reader.name!r} always works."
+            )
     REGISTERED[reader.name] = reader
     return reader
 
@@ -154,10 +153,6 @@ def _check_suffixes(reader: type[Reader]) -> None:
             problem = "leave '.gz' out: compressed files are read as if they were not."
         if problem:
             raise InputError(f"{reader.__name__} has the suffix {suffix!r}: {problem}")
-
-
-def _detects(reader: type[Reader]) -> bool:
-    return reader.detect is not Reader.detect
 
 
 FILE_UNIT: Unit = "sentence"
@@ -320,8 +315,7 @@ class FileSource:
         whole = chain.from_iterable(self._of_path(path, "document", report) for path in self.paths)
         coreferences = self._of_file(self.coreference, None, "document", report)
         joined = join_coreference(whole, coreferences, str(self.coreference), report)
-        pieces = (piece for document in joined for piece in document.split(unit))
-        yield from _grouped(pieces, self.by, unit, report)
+        yield from _grouped(_split(joined, unit), self.by, unit, report)
 
     def _of_path(self, path: Path, unit: Unit, report: ReadLog) -> Iterator[Document]:
         is_empty, before = True, report.counts.total()
@@ -337,14 +331,9 @@ class FileSource:
     ) -> Iterator[Document]:
         reader = (chosen or reader_for(path, self.readers))()
         key = self.by if isinstance(self.by, str) and self.by != EACH else None
-        documents = _guarded(
-            reader, path, ReadOptions(unit, self.layout, self.text_key, key), report
-        )
-        pieces = (
-            documents
-            if reader.cuts
-            else (piece for document in documents for piece in document.split(unit))
-        )
+        options = ReadOptions(unit, self.layout, self.text_key, key)
+        documents = _guarded(reader, path, options, report)
+        pieces = documents if reader.cuts else _split(documents, unit)
         is_plain = isinstance(reader, PlainReader) and self.layout != "file"
         if self.by is not None or not (reader.cuts or is_plain):
             return pieces
@@ -356,6 +345,10 @@ class FileSource:
             said = f"{self.layout}s are taken as independent (layout={self.layout!r})"
             report.independence[NO_MARKS if self.layout == "auto" else said] = None
         return pieces
+
+
+def _split(documents: Iterable[Document], unit: Unit) -> Iterator[Document]:
+    return (piece for document in documents for piece in document.split(unit))
 
 
 def _grouped(
@@ -431,8 +424,7 @@ class ItemSource:
         """Yield the documents from the first item on."""
         items = self.items() if callable(self.items) else self.items
         documents = item_documents(items, self.name, report, self.text_key)
-        pieces = (piece for document in documents for piece in document.split(unit))
-        yield from _grouped(pieces, self.by, unit, report)
+        yield from _grouped(_split(documents, unit), self.by, unit, report)
 
 
 def _guarded(
@@ -461,20 +453,23 @@ def _guarded(
     except Exception as error:
         if isinstance(error, OSError) or not is_readable:
             raise
-        if isinstance(error, FileFormatError) and str(path) in str(error):
-            located = error
-        else:
-            problem = str(error) if isinstance(error, HeadscopeError) else repr(error)
-            where = f"{path}, line {line}" if line else str(path)
-            located = FileFormatError(
-                f"{where}: the reader {reader.name!r} failed: {problem.rstrip('.')}. Repair the "
-                f'{"line" if line else "file"}, or read with on_error="skip" to leave out the '
-                "rest of the file."
-            )
+        located = _located(error, reader, path, line)
         if report.on_error == "raise":
             raise located from (None if located is error else error)
         report.leave_out("files", located)
         warn(f"{located} The rest of the file is left out.")
+
+
+def _located(error: Exception, reader: Reader, path: Path, line: int) -> FileFormatError:
+    """Return the error with its file and line; unchanged if it names them."""
+    if isinstance(error, FileFormatError) and str(path) in str(error):
+        return error
+    problem = str(error) if isinstance(error, HeadscopeError) else repr(error)
+    place, where = ("line", f"{path}, line {line}") if line else ("file", str(path))
+    return FileFormatError(
+        f"{where}: the reader {reader.name!r} failed: {problem.rstrip('.')}. Repair the {place}, "
+        'or read with on_error="skip" to leave out the rest of the file.'
+    )
 
 
 def _is_of_files(source: object) -> TypeGuard[str | Path | list[Path] | tuple[Path, ...]]:

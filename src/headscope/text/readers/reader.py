@@ -128,16 +128,15 @@ def read_lines(path: Path) -> Lines:
 
 def _check_expansion(path: Path, packed: int, unfolded: int, lines: int) -> None:
     """Raise FileFormatError if the first `packed` bytes of a gzipped file hold too much."""
-    limit = ""
+    limit = f"more than {MAX_LINES_PER_BYTE} lines a byte"
     if unfolded > max(EXPANSION_FROM, MAX_EXPANSION * packed):
         limit = f"more than {MAX_EXPANSION} times its size"
-    elif lines > max(LINES_FROM, MAX_LINES_PER_BYTE * packed):
-        limit = f"more than {MAX_LINES_PER_BYTE} lines a byte"
-    if limit:
-        raise FileFormatError(
-            f"{path} unfolds to {limit}, unlike text: its first {packed:,} bytes to {unfolded:,} "
-            f"bytes in {lines:,} lines. Unpack it, and read it if it is text."
-        )
+    elif lines <= max(LINES_FROM, MAX_LINES_PER_BYTE * packed):
+        return
+    raise FileFormatError(
+        f"{path} unfolds to {limit}, unlike text: its first {packed:,} bytes to {unfolded:,} "
+        f"bytes in {lines:,} lines. Unpack it, and read it if it is text."
+    )
 
 
 Layout = Literal["auto", "line", "paragraph", "file"]

@@ -227,11 +227,8 @@ def spaced(words: Sequence[str]) -> list[Surface]:
     surfaces: list[Surface] = []
     is_open = False
     for word, following in zip(words, [*words[1:], ""], strict=True):
-        space = not (_CLOSING.fullmatch(following) or _OPENING.fullmatch(word))
-        if word == '"':
-            is_open = not is_open
-            space = space and not is_open
-        if following == '"' and is_open:
-            space = False
+        is_open ^= word == '"'
+        is_quote = is_open and '"' in (word, following)
+        space = not (is_quote or _CLOSING.fullmatch(following) or _OPENING.fullmatch(word))
         surfaces.append(Surface(word, (word,), space))
     return surfaces
