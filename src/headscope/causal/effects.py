@@ -54,9 +54,23 @@ from headscope.text.tokens import Tokens
 def estimate_effects(
     text: ForwardPass, make: MakeReadout, sets: Sequence[HeadSet], replacement: Replacement
 ) -> tuple[readouts.Readout, float, np.ndarray]:
-    """Return the readout, its value, and for each set the sum of first-order effects."""
+    """Return the readout, its value, and for each set the sum of first-order effects. Weights are
+    read only where the tap does not see the head outputs.
+    """
     by_layer: dict[int, np.ndarray] = {}
-    if replacement.means is None:
+    sites = text.model.wiring.of_block(replacement.block)
+    modules = {site.module for site in text.model.wiring.copies}
+    if all(site.value_size and site.module not in modules for site in sites):
+        readout, value, outputs, gradients = output_gradients(text, make, replacement.block)
+        for layer, output in outputs.items():
+            change = -output
+            if replacement.means is not None:
+                change += replacement.means[layer][:, None].to(output)
+            if replacement.keeps_first:
+                change[:, 0] = 0
+            products = change.double() * gradients.pop(layer).double()
+            by_layer[layer] = products.sum((-1, -2)).cpu().numpy()
+    else:
         kept: dict[int, Tensor] = {}
 
         def keep(attention: Attention) -> None:
@@ -70,13 +84,6 @@ def estimate_effects(
 
         attachment = Attachment(keep, on_gradient=multiply, returns_weights=False)
         readout, value = _backward(text, make, attachment)
-    else:
-        readout, value, outputs, gradients = output_gradients(text, make, replacement.block)
-        for layer, output in outputs.items():
-            change = replacement.means[layer][:, None].to(output) - output
-            if replacement.keeps_first:
-                change[:, 0] = 0
-            by_layer[layer] = (change * gradients[layer]).sum((-1, -2)).double().cpu().numpy()
     sums = np.array([sum(by_layer[layer][head] for layer, head in heads) for heads in sets])
     return readout, value, sums
 
@@ -84,7 +91,9 @@ def estimate_effects(
 def output_gradients(
     text: ForwardPass, make: MakeReadout, block: BlockName
 ) -> tuple[readouts.Readout, float, dict[int, Tensor], dict[int, Tensor]]:
-    """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z."""
+    """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z. Layers
+    with plain attention run in torch's fused attention, in memory linear in the text.
+    """
     outputs: dict[int, Tensor] = {}
     gradients: dict[int, Tensor] = {}
 
@@ -100,7 +109,8 @@ def output_gradients(
         )
         for site in text.model.wiring.of_block(block)
     )
-    attachment = Attachment(edits=edits, returns_weights=False)
+    only = frozenset[int]() if text.model.wiring.has_rows else None  # no layer's weights
+    attachment = Attachment(edits=edits, returns_weights=False, layers=only)
     return *_backward(text, make, attachment), outputs, gradients
 
 

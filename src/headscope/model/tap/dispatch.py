@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, TapUnsupported
-from headscope.model.edits import Edit, Vectors
+from headscope.model.edits import Edit, Vectors, WatchOutputs
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
 from headscope.model.tap.interface import (
     EagerFunction,
@@ -116,6 +116,7 @@ class Participants:
             if edit.touches(member.site, member.bound_sites.wiring.main_block())
         ]
         attachments = [member.attachment for member in members]
+        self.is_changed = not all(isinstance(edit, WatchOutputs) for _, edit in self.edits)
         self.wants_scores = any(x.wants_scores for x in attachments)
         self.wants_gradient = any(x.on_gradient is not None for x in attachments)
         self.returns_weights = all(x.returns_weights for x in attachments)
@@ -275,10 +276,11 @@ class _Dispatcher:
         call = EagerCall(function, module, query, key, value, args, kwargs)
         if participants is None:
             return call.with_mask().run()
-        is_changed = participants.edits or participants.wants_gradient
-        needs_steps = is_changed or participants.wants_scores
+        is_changed = participants.is_changed or participants.wants_gradient
         if participants.is_unread and not is_changed and not participants.returns_weights:
-            return run_unread(call, participants.site, _plain_mask(call, participants))
+            output, _ = run_unread(call, participants.site, _plain_mask(call, participants))
+            return participants.edit_outputs(output.transpose(1, 2)).transpose(1, 2), None
+        needs_steps = bool(participants.edits) or is_changed or participants.wants_scores
         if not needs_steps and not participants.returns_weights:
             if participants.rows is not None and participants.takes_gradients:
                 return _with_gradients(participants, call), None
