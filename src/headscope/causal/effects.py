@@ -61,7 +61,9 @@ def estimate_effects(
     sites = text.model.wiring.of_block(replacement.block)
     modules = {site.module for site in text.model.wiring.copies}
     if all(site.value_size and site.module not in modules for site in sites):
-        readout, value, outputs, gradients = output_gradients(text, make, replacement.block)
+        readout, value, outputs, gradients = output_gradients(
+            text, make, replacement.block, is_fused=True
+        )
         for layer, output in outputs.items():
             change = -output
             if replacement.means is not None:
@@ -89,10 +91,10 @@ def estimate_effects(
 
 
 def output_gradients(
-    text: ForwardPass, make: MakeReadout, block: BlockName
+    text: ForwardPass, make: MakeReadout, block: BlockName, *, is_fused: bool = False
 ) -> tuple[readouts.Readout, float, dict[int, Tensor], dict[int, Tensor]]:
-    """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z. Layers
-    with plain attention run in torch's fused attention, in memory linear in the text.
+    """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z. With
+    `is_fused`, plain attention is torch's: memory linear in the text, and other roundings.
     """
     outputs: dict[int, Tensor] = {}
     gradients: dict[int, Tensor] = {}
@@ -109,7 +111,7 @@ def output_gradients(
         )
         for site in text.model.wiring.of_block(block)
     )
-    only = frozenset[int]() if text.model.wiring.has_rows else None  # no layer's weights
+    only = frozenset[int]() if is_fused and text.model.wiring.has_rows else None
     attachment = Attachment(edits=edits, returns_weights=False, layers=only)
     return *_backward(text, make, attachment), outputs, gradients
 
@@ -135,6 +137,7 @@ def _backward(
 Method = Literal["exact", "gradient"]
 METHODS: tuple[Method, ...] = ("exact", "gradient")
 POOLINGS: tuple[readouts.Pooling, ...] = ("mean", "first")
+DEFAULTS = {"measure": "logit", "position": -1, "pooling": "mean"}
 ONE_TEXT = "of this text alone: give several texts of one kind for a claim about the head"
 AnswerArgument = str | int | Scalar | None
 FoilArgument = str | int | bool | None
@@ -236,15 +239,10 @@ def effects(
     if model.module.dtype != torch.float32:
         options["dtype"] = str(model.module.dtype).removeprefix("torch.")
     if isinstance(text, Corpus):
-        unused: dict[str, object] = {"target": target, "foil": foil, "templates": templates}
-        unused |= {
-            "pair": pair,
-            "decoder": decoder,
-            "position": None if position == -1 else position,
-        }
-        unused |= {"measure": None if measure == "logit" else measure}
-        for name, value in unused.items():
-            if value is not None:
+        given = {"target": target, "foil": foil, "templates": templates, "pair": pair}
+        given |= {"decoder": decoder, "position": position, "measure": measure}
+        for name, value in given.items():
+            if value is not None and value != DEFAULTS.get(name):
                 raise InputError(
                     f"{name}={value!r} needs a text. Effects over a corpus are on the loss; give "
                     "a list of texts for a prediction of one kind."
@@ -380,11 +378,8 @@ class _EffectRun:
 
     def _reject_unused(self, target: AnswerArgument, foil: FoilArgument) -> None:
         objective = self.model.info.objective
-        options = {
-            "foil": None if foil is False else foil,
-            "measure": None if self.measure == "logit" else self.measure,
-            "position": None if self.position == -1 else self.position,
-            "pooling": None if self.pooling == "mean" else self.pooling,
+        options = {"foil": None if foil is False else foil} | {
+            name: getattr(self, name) for name in DEFAULTS
         }
         if callable(target):
             unused, reason = list(options), "target is a function of the output"
@@ -395,7 +390,7 @@ class _EffectRun:
         else:
             unused, reason = ["pooling"], f"{self.model.name} has logits"
         for name in unused:
-            if options[name] is not None:
+            if options[name] != DEFAULTS.get(name):
                 raise InputError(f"{name}={options[name]!r} is not used: {reason}. Omit it.")
 
 
