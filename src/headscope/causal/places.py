@@ -20,7 +20,7 @@ from headscope.causal.batched_forward import ForwardPass
 from headscope.causal.effects import read_text
 from headscope.causal.explain_score import run_attention
 from headscope.causal.pair_wires import PairWires, encode_pairs
-from headscope.causal.patch import PatchPlace, TextPairs, about_pairs, as_pairs
+from headscope.causal.patch import PatchPlace, TextPairs, about_pairs, as_pairs, shares
 from headscope.causal.readout import find_answers, find_position, place_of
 from headscope.causal.residual_stream import find_norm, read_stream, refusal
 from headscope.causal.stream_runner import (
@@ -40,8 +40,7 @@ from headscope.model.model import Model
 from headscope.model.tap.recording import REL_TOL
 from headscope.results.effect_data import Lens
 from headscope.run.progress import Meter
-from headscope.statistics.differences import Difference, over_texts
-from headscope.text.pairs import Pairs, number_templates
+from headscope.text.pairs import Pairs
 
 PLACES: tuple[PatchPlace, ...] = ("residual", "mlp", "head", "q", "k", "v", "pattern")
 BY_POSITION = ("residual", "mlp")
@@ -77,7 +76,7 @@ def patch_places(
             own = [place_of("where", place, run.first.n_tokens) for place in places]
             effects.append(_map(run, at, own, where is None, meter.advance))
             gaps.append(run.gap)
-    share, numbers = _shares(np.stack(effects), np.array(gaps), pairs)
+    share, numbers = shares(np.stack(effects), np.array(gaps), pairs)
     column = "position" if at in BY_POSITION else "head"
     coords: dict[str, Any] = {"layer": layers, column: columns}
     if at in BY_POSITION and len(lengths) == 1:
@@ -91,19 +90,6 @@ def patch_places(
         attrs={"at": at, "where": "all" if where is None else str(places),
                **about_pairs(model, pairs, numbers)},
     )  # fmt: skip
-
-
-def _shares(effects: np.ndarray, gaps: np.ndarray, pairs: Pairs) -> tuple[Difference, np.ndarray]:
-    """Return the shares of the gap (`pair …`) over templates, and the templates' numbers."""
-    if not np.abs(gaps).sum() > 0:
-        raise InputError("The two texts of every pair give the same logits: there is no gap.")
-    numbers = number_templates([first for first, _ in pairs.texts], pairs.templates)
-    shape = effects.shape[1:]
-    closed = (-np.sign(gaps)[:, None] * effects.reshape(len(gaps), -1)).astype(float)
-    found = over_texts(closed, np.broadcast_to(np.abs(gaps)[:, None], closed.shape), numbers)
-    fields = {name: getattr(found, name).reshape(shape)
-              for name in ("low", "high", "documents", "value", "p")}  # fmt: skip
-    return Difference(**fields), numbers
 
 
 def _map(
@@ -237,7 +223,7 @@ def path(
             effects.append(run.numbers(run.first.tail({layer: leaving}))[0] - run.value)
             gaps.append(run.gap)
             meter.advance(1)
-    share, numbers = _shares(np.array(effects)[:, None], np.array(gaps), given)
+    share, numbers = shares(np.array(effects)[:, None], np.array(gaps), given)
     passed = [
         reader if head < 0 else StreamReader(reader.kind, reader.layer, (head,))
         for reader, head in readers[:-1]
@@ -419,8 +405,7 @@ def composition(model: Model | str, reader: tuple[int, int, str]) -> xr.Dataset:
             heads.append((other.layer, number))
     array = np.array(values)
     spread = MAD * np.median(np.abs(array - np.median(array)))
-    rank = np.empty(len(array), dtype=int)
-    rank[np.argsort(-array, kind="stable")] = np.arange(1, len(array) + 1)
+    rank = 1 + np.argsort(np.argsort(-array, kind="stable"))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = (array - np.median(array)) / spread
     return xr.Dataset(

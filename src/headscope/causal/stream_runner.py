@@ -143,16 +143,12 @@ def stream_graph(model: Model, inputs: Mapping[str, Tensor]) -> StreamGraph:
         model, tuple(sources), tuple(readers), nothing, layers, sites, projections, mlps, False
     )
     is_parallel = _is_parallel(StreamRunner(graph, ForwardPass(model, inputs, -1)))
-    exists = np.array(
-        [
-            [
-                u.layer < r.layer
-                or (r.kind == "mlp" and u.kind == "head" and u.layer == r.layer and not is_parallel)
-                for r in readers
-            ]
-            for u in sources
-        ]
-    )
+
+    def is_read(u: StreamSource, r: StreamReader) -> bool:
+        is_within = r.kind == "mlp" and u.kind == "head" and not is_parallel
+        return u.layer < r.layer or (is_within and u.layer == r.layer)
+
+    exists = np.array([[is_read(u, r) for r in readers] for u in sources])
     return replace(graph, exists=exists, is_parallel=is_parallel)
 
 
