@@ -121,15 +121,15 @@ ABLATIONS: tuple[AblationKind, ...] = ("zero", "mean")
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """Replacement of ablated heads: zero, or their mean over a corpus.
+    """Replacement of heads: zero, their mean over a corpus, or their outputs in another text.
 
     In causal attention the first position is an attention sink, which a mean over other positions
     would overwrite: means leave it out, and it keeps its output.
     """
 
     block: BlockName
-    means: Mapping[int, Tensor] | None = None
-    """By layer, `head neuron`; None for zero."""
+    outputs: Mapping[int, Tensor] | None = None
+    """By layer, `head query neuron`, with one query for a mean; None for zero."""
     keeps_first: bool = False
     """True if the first position keeps its output. Not if the answer is read there."""
 
@@ -139,7 +139,7 @@ class Replacement:
         index = torch.tensor(repeated)
         heads = torch.tensor([head for members in sets for _, head in members])
         first = int(heads[0])
-        if self.means is None:
+        if self.outputs is None:
             return AblateRows(layer=layer, head=first, block=self.block, rows=index, heads=heads)
         return ReplaceRows(
             layer=layer,
@@ -147,7 +147,7 @@ class Replacement:
             block=self.block,
             rows=index,
             heads=heads,
-            values=self.means[layer][heads][:, None],
+            values=self.outputs[layer][heads],
             keeps_first=self.keeps_first,
         )
 
@@ -179,7 +179,7 @@ def make_replacement(
 
 
 def mean_outputs(model: Model, corpus: Corpus, block: BlockName, first: int) -> dict[int, Tensor]:
-    """Return `head neuron` by layer: mean outputs over the positions from `first` on."""
+    """Return `head 1 neuron` by layer: mean outputs over the positions from `first` on."""
     sums: dict[int, Tensor] = {}
     counts: dict[int, int] = {}
 
@@ -205,4 +205,4 @@ def mean_outputs(model: Model, corpus: Corpus, block: BlockName, first: int) -> 
         model.read(inputs, add)
     if not any(counts.values()):
         raise InputError("The reference has no text of two tokens: nothing to take a mean over.")
-    return {layer: sums[layer] / counts[layer] for layer in sums}
+    return {layer: (sums[layer] / counts[layer])[:, None] for layer in sums}

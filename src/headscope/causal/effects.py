@@ -66,8 +66,8 @@ def estimate_effects(
         )
         for layer, output in outputs.items():
             change = -output
-            if replacement.means is not None:
-                change += replacement.means[layer][:, None].to(output)
+            if replacement.outputs is not None:
+                change += replacement.outputs[layer].to(output)
             if replacement.keeps_first:
                 change[:, 0] = 0
             products = change.double() * gradients.pop(layer).double()
@@ -334,7 +334,7 @@ class _EffectRun:
         index = readouts.find_position(self.model, stacks, self.position) if has_answers else None
         text_pass = ForwardPass(self.model, inputs, index)
         replacement, kept = self.replacement, dict[str, str]()
-        if replacement.means is not None:
+        if replacement.outputs is not None:
             keeps_first = replacement.keeps_first and index != 0  # else nothing would change
             replacement = replace(replacement, keeps_first=keeps_first)
             kept = {"kept": "first position" if keeps_first else "nothing"}

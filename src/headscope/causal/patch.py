@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,12 +15,11 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import expect, whole_number
 from headscope.attention import Attention, BlockName
-from headscope.causal.ablation import head_grid, head_sets
+from headscope.causal.ablation import Replacement, head_grid, head_sets
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, Head, HeadSet
 from headscope.causal.effects import ONE_TEXT, one_each, output_gradients, read_text
 from headscope.causal.readout import LogitDifference, Readout, find_position, make_contrast
 from headscope.errors import InputError
-from headscope.model.edits import Edit, ReplaceRows
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.run.progress import Meter
@@ -231,34 +229,20 @@ def patch(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Pair:
-    """Pair of texts, with head outputs of the second and first-order estimates."""
+class _Pair(NamedTuple):
+    """Pair of texts, with the heads' outputs in the second and first-order estimates."""
 
     ablation: BatchedAblation
     answer: LogitDifference
     gap: float
-    theirs: dict[int, Tensor]
+    other: Replacement
     estimates: dict[int, list[float]]
     """By layer, `head`: Σ (z′ − z)·∂m/∂z."""
-    block: BlockName
 
     def exact(self, sets: Sequence[HeadSet], advance: Callable[[int], None]) -> np.ndarray:
         """Return `head`: m with the other text's output of a head − m."""
         base = self.ablation.base(lambda *_: self.answer)
-        values = self.ablation.values(base, sets, self._edit, advance)
-        return values - float(base.value)
-
-    def _edit(self, layer: int, rows: Sequence[int], sets: Sequence[HeadSet]) -> Edit:
-        heads = torch.tensor([head for ((_, head),) in sets])
-        return ReplaceRows(
-            layer=layer,
-            head=int(heads[0]),
-            block=self.block,
-            rows=torch.tensor(rows),
-            heads=heads,
-            values=self.theirs[layer][heads],
-        )
+        return self.ablation.values(base, sets, self.other.edit, advance) - float(base.value)
 
 
 def _prepare(
@@ -288,7 +272,8 @@ def _prepare(
         layer: ((theirs[layer] - z) * gradients[layer]).sum((-1, -2)).double().tolist()
         for layer, z in mine.items()
     }
-    return _Pair(BatchedAblation(first, block), answer, gap, theirs, estimates, block)
+    other = Replacement(block, theirs)
+    return _Pair(BatchedAblation(first, block), answer, gap, other, estimates)
 
 
 def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Tensor]:

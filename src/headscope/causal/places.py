@@ -127,8 +127,7 @@ def _leaving_by_position(
     before: Tensor = own.mlp if at == "mlp" else own.entering
     after: Tensor = other.mlp if at == "mlp" else other.entering
     moved = torch.zeros((len(places), *before.shape), dtype=before.dtype, device=before.device)
-    for row, place in zip(moved, places, strict=True):
-        row[place] = after[place] - before[place]
+    moved[range(len(places)), list(places)] = (after - before)[list(places)]
     if at == "mlp":
         replaced: Tensor = own.leaving + moved
         return replaced
