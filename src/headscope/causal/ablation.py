@@ -19,6 +19,7 @@ from headscope.model.edits import AblateRows, Edit, ReplaceRows
 from headscope.model.model import Model
 from headscope.model.tracing import encode_for
 from headscope.results.effect_data import EffectArray
+from headscope.statistics.differences import Difference
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -84,13 +85,13 @@ def label_sets(
     block: BlockName,
     sets: Sequence[HeadSet],
     values: np.ndarray,
-    intervals: np.ndarray | None,
+    found: Difference | None,
     attributes: Mapping[str, str | int | float],
 ) -> EffectArray:
     """Return `layer head`, or `set` if a set has several heads, with one value for each set.
-    `intervals` are `3 set`: low, high and p; None for one text.
+    `found` has the intervals over texts; None for one text.
     """
-    bounds = dict(zip(("low", "high", "p"), () if intervals is None else intervals, strict=False))
+    bounds = {} if found is None else {"low": found.low, "high": found.high, "p": found.p}
     coords: dict[str, object]
     attrs = {"long_name": "effect: without the head − with it", **attributes}
     if any(len(heads) > 1 for heads in sets):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ from headscope.model.tracing import decoder_start, encode_for
 from headscope.results.effect_data import COSINE_DISTANCE, EffectArray
 from headscope.run.progress import Meter, phase
 from headscope.run.shard import encode_predictable, question
-from headscope.statistics.differences import over_texts
+from headscope.statistics.differences import Difference, over_texts
 from headscope.text.corpus import Corpus
 from headscope.text.pairs import describe_templates, find_templates, number_templates
 from headscope.text.readers.read import Readable, as_corpus
@@ -252,17 +252,18 @@ def effects(
                 "The gradient estimate over a corpus is headscope.importance (removal_estimate)."
             )
 
-        def measure_loss(measured_model: Model) -> LossEffects:
+        def measure_loss(
+            measured_model: Model,
+        ) -> tuple[Difference, dict[str, str | int | float]]:
             return effects_on_loss(
                 measured_model, text, sets, make_model_replacement(measured_model),
                 max_tokens=max_tokens, seed=seed, progress=progress,
             )  # fmt: skip
 
-        measured = measure_loss(model)
+        rise, about = measure_loss(model)
         if control:
-            options |= _control(model, seed, measured.mean, lambda other: measure_loss(other).mean)
-        attributes = measured.attributes | options
-        return label_sets(model, chosen_block, sets, measured.mean, measured.intervals, attributes)
+            options |= _control(model, seed, rise.value, lambda other: measure_loss(other)[0].value)
+        return label_sets(model, chosen_block, sets, rise.value, rise, about | options)
     texts = [text] if isinstance(text, str) else list(text)
     if not texts:
         raise InputError("There is no text: give one, several, or a corpus.")
@@ -297,18 +298,17 @@ def effects(
     if control:
         attributes |= _control(
             model, seed, values.mean(0),
-            lambda other: np.mean([found[0] for found in measure_texts(other, questions)], axis=0),
+            lambda other: np.mean([each[0] for each in measure_texts(other, questions)], axis=0),
         )  # fmt: skip
-    intervals = None
+    found = None
     if len(texts) > 1:
         numbers = number_templates(texts, templates)
         attributes |= {"templates": int(numbers.max()) + 1, "holds": describe_templates(numbers)}
         is_distance = attributes.get("measure") == COSINE_DISTANCE
-        mean = over_texts(values, np.ones_like(values), numbers, is_distance=is_distance)
-        intervals = np.stack([mean.low, mean.high, mean.p])
+        found = over_texts(values, np.ones_like(values), numbers, is_distance=is_distance)
     else:
         attributes["holds"] = ONE_TEXT
-    return label_sets(model, chosen_block, sets, values.mean(0), intervals, attributes)
+    return label_sets(model, chosen_block, sets, values.mean(0), found, attributes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -448,15 +448,6 @@ def _control(
     }
 
 
-class LossEffects(NamedTuple):
-    """Rise of the loss per predicted token without each set of heads."""
-
-    mean: np.ndarray
-    intervals: np.ndarray
-    """`3 set`: low, high, p."""
-    attributes: dict[str, str | int | float]
-
-
 def effects_on_loss(
     model: Model,
     corpus: Corpus,
@@ -466,9 +457,9 @@ def effects_on_loss(
     max_tokens: int,
     seed: int,
     progress: bool | None,
-) -> LossEffects:
-    """Return the rise of the loss per token without each set, as a ratio of sums over the texts.
-    Near-copies (`headscope.text.pairs`) are one cluster of the interval.
+) -> tuple[Difference, dict[str, str | int | float]]:
+    """Return the rise of the loss per token without each set, a ratio of sums over the texts, and
+    the attributes of results. Near-copies (`headscope.text.pairs`) are one cluster of the interval.
     """
     model.require_objective("An effect on the loss")
     encoder, documents, independence = encode_predictable(model, corpus, max_tokens)
@@ -489,7 +480,7 @@ def effects_on_loss(
             sums += [loss, int((labels != NOTHING).sum()), *rises]
     losses, tokens, rises = np.split(np.stack(list(by_text.values())), [1, 2], axis=1)
     templates = find_templates(list(texts.values()))
-    mean = over_texts(rises, np.broadcast_to(tokens, rises.shape), templates)
+    rise = over_texts(rises, np.broadcast_to(tokens, rises.shape), templates)
     n_templates = int(templates.max()) + 1
     counts = {"documents": len(tokens), "tokens": int(tokens.sum()), "templates": n_templates}
     provenance = {
@@ -515,7 +506,7 @@ def effects_on_loss(
     holds = [describe_templates(templates) if n_templates < len(tokens) else "", independence]
     if any(holds):
         attributes["holds"] = "; ".join(filter(None, holds))
-    return LossEffects(mean.value, np.stack([mean.low, mean.high, mean.p]), attributes)
+    return rise, attributes
 
 
 def prune_heads(
@@ -559,13 +550,12 @@ def prune_heads(
     counts = [int(n) for n in numbers if n > 0]
     sets = [tuple(sorted(removed[:n])) for n in counts]
     replacement = make_replacement(model, ablation, reference, block)
-    measured = effects_on_loss(
+    found, attributes = effects_on_loss(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
-    whole = float(measured.attributes["with"])
+    whole = float(attributes["with"])
     last = [f"L{layer} H{head}" for layer, head in (removed[n - 1] for n in counts)]
-    rise = np.concatenate(([0.0], measured.mean))
-    low, high = (np.concatenate(([0.0], bound)) for bound in measured.intervals[:2])
+    rise, low, high = (np.append(0.0, part) for part in (found.value, found.low, found.high))
     return xr.Dataset(
         {
             "loss": ("removed", whole + rise, {"units": "nats per token"}),
@@ -574,7 +564,7 @@ def prune_heads(
             "rise_high": ("removed", high),
         },
         coords={"removed": [0, *counts], "head": ("removed", ["", *last])},
-        attrs={**measured.attributes, "ablation": ablation, "heads": len(removed)},
+        attrs={**attributes, "ablation": ablation, "heads": len(removed)},
     )
 
 

@@ -22,9 +22,9 @@ from headscope.causal.patch import read_aligned
 from headscope.causal.readout import LogitDifference, check_finite, make_contrast
 from headscope.causal.stream_runner import (
     MAX_ROW_TOKENS,
-    ReaderKind,
+    NodeKind,
     StreamGraph,
-    StreamReader,
+    StreamNode,
     StreamRunner,
     stream_graph,
 )
@@ -133,7 +133,7 @@ class PairWires:
                         result[rows, readers_slice, : values.shape[-1]] = values
         return result
 
-    def _head_outputs(self, layer: int, streams: Tensor) -> dict[ReaderKind, Tensor]:
+    def _head_outputs(self, layer: int, streams: Tensor) -> dict[NodeKind, Tensor]:
         """Return head outputs with queries, keys or values alone read from other streams."""
         first, state = self.first, self.first.states[layer]
         query, key, value = first.vectors(layer, streams)
@@ -185,7 +185,7 @@ class PairWires:
         return kept
 
     def leaving(
-        self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
+        self, layer: int, readers: Sequence[StreamNode], moved: Tensor, heads: Sequence[int]
     ) -> Tensor:
         """Return the output of a layer in which readers, all of heads or all not, read changed
         streams.
@@ -202,7 +202,7 @@ class PairWires:
             return first.call(layer, entering, state.attended + change)
 
     def response(
-        self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
+        self, layer: int, readers: Sequence[StreamNode], moved: Tensor, heads: Sequence[int]
     ) -> Tensor:
         """Return `row position unit`: the change of what readers (heads, or an MLP) write."""
         first, state = self.first, self.first.states[layer]

@@ -25,11 +25,10 @@ from headscope.causal.readout import find_answers, find_position, place_of
 from headscope.causal.residual_stream import find_norm, read_stream, refusal
 from headscope.causal.stream_runner import (
     MAX_ROW_TOKENS,
-    ReaderKind,
+    NodeKind,
     StreamGraph,
-    StreamReader,
+    StreamNode,
     StreamRunner,
-    StreamSource,
     stream_graph,
 )
 from headscope.errors import InputError, UnknownName
@@ -224,7 +223,7 @@ def path(
             meter.advance(1)
     share, numbers = shares(np.array(effects)[:, None], np.array(gaps), given)
     passed = [
-        reader if head < 0 else StreamReader(reader.kind, reader.layer, (head,))
+        reader if head < 0 else StreamNode(reader.kind, reader.layer, (head,))
         for reader, head in readers[:-1]
     ]
     names = [source.name, *(reader.name for reader in (*passed, readers[-1][0]))]
@@ -237,7 +236,7 @@ def path(
 
 def _nodes(
     graph: StreamGraph, nodes: Sequence[PathNode]
-) -> tuple[StreamSource, list[tuple[StreamReader, int]]]:
+) -> tuple[StreamNode, list[tuple[StreamNode, int]]]:
     """Return the source and the readers of a path, each with the head that goes on."""
     if isinstance(nodes, str) or len(nodes) < 2:
         raise InputError(f"path={nodes!r} needs a source and at least one reader.")
@@ -253,26 +252,29 @@ def _nodes(
         if i < len(readers) - 1:
             if reader.kind == "logits":
                 raise InputError("'logits' ends a path: name it last.")
-            writer = StreamSource("mlp" if reader.kind == "mlp" else "head", reader.layer, head)
+            is_mlp = reader.kind == "mlp"
+            writer = StreamNode(
+                "mlp" if is_mlp else "head", reader.layer, () if is_mlp else (head,)
+            )
     return source, readers
 
 
-def _source(graph: StreamGraph, node: PathNode) -> StreamSource:
+def _source(graph: StreamGraph, node: PathNode) -> StreamNode:
     if node == "embedding":
-        return StreamSource("embedding")
+        return StreamNode("embedding")
     match node:
         case (int(layer), "mlp"):
             graph.model.wiring.find(None, layer, None)
-            return StreamSource("mlp", layer)
+            return StreamNode("mlp", layer)
         case (int(layer), int(head)):
             graph.model.wiring.find(None, layer, head)
-            return StreamSource("head", layer, head)
+            return StreamNode("head", layer, (head,))
     raise InputError(
         f"{node!r} is not a source: give (layer, head), (layer, 'mlp') or 'embedding'."
     )
 
 
-def _reader(graph: StreamGraph, node: PathNode) -> tuple[StreamReader, int]:
+def _reader(graph: StreamGraph, node: PathNode) -> tuple[StreamNode, int]:
     if node == "logits":
         return graph.readers[-1], -1
     match node:
@@ -281,7 +283,7 @@ def _reader(graph: StreamGraph, node: PathNode) -> tuple[StreamReader, int]:
             return graph.readers[graph.readers_of(layer, "mlp")[0]], -1
         case (int(layer), int(head), "q" | "k" | "v" as kind):
             graph.model.wiring.find(None, layer, head)
-            chosen: ReaderKind = kind
+            chosen: NodeKind = kind
             readers = (graph.readers[i] for i in graph.readers_of(layer, chosen))
             return next(reader for reader in readers if head in reader.heads), head
     raise InputError(

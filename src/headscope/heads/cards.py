@@ -259,8 +259,7 @@ class RankedTable:
         )
         self.roles: xr.Dataset | None
         self.roles, self._measured_by = next(
-            ((roles, result) for roles, result in by_corpus if roles is not None),
-            (None, results[0]),
+            (found for found in by_corpus if found[0] is not None), (None, results[0])
         )
         self.columns: list[RankedVariable] = []
         seen: dict[str, np.ndarray] = {}

@@ -282,10 +282,8 @@ def known_weights(block: Block) -> np.ndarray:
 
 def _kinds(texts: Iterable[str]) -> np.ndarray:
     """Return numbers that are equal where texts are, ignoring case."""
-    numbers: dict[str, int] = {}
-    return np.array(
-        [numbers.setdefault(text.strip().casefold(), len(numbers)) for text in texts], np.int64
-    )
+    plain = np.array([text.strip().casefold() for text in texts], dtype=object)
+    return np.unique(plain, return_inverse=True)[1]
 
 
 def _word_kinds(tokens: Tokens) -> np.ndarray:

@@ -299,13 +299,7 @@ def _within(groups: Mapping[str, xr.Dataset], place: str) -> Iterator[tuple[str,
 
 def _prediction_dataset(predictions: Predictions) -> xr.Dataset:
     data = predictions.data
-    strings = {
-        name: (
-            data[name].dims,
-            _strings(tuple(data[name].values.ravel())).reshape(data[name].shape),
-        )
-        for name in ("token", "at")
-    }
+    strings = {name: (data[name].dims, _strings(data[name].values)) for name in ("token", "at")}
     return data.drop_vars(list(strings)).assign(strings).assign_attrs(kind=predictions.kind)
 
 
@@ -377,9 +371,9 @@ def _tokens(data: xr.Dataset) -> Tokens:
     )
 
 
-def _strings(texts: tuple[str, ...]) -> np.ndarray:
+def _strings(texts: Sequence[str] | np.ndarray) -> np.ndarray:
     """Return JSON strings: netCDF strings cannot hold NUL or lone surrogates."""
-    return np.array([json.dumps(text) for text in texts], dtype=object)
+    return np.asarray(np.vectorize(json.dumps, otypes=[object])(np.array(texts, dtype=object)))
 
 
 def _text_tuple(array: xr.DataArray) -> tuple[str, ...]:
@@ -487,13 +481,9 @@ def save_groups(
             scales: dict[str, h5py.Dataset] = {}
             for dim, size in data.sizes.items():
                 name = str(dim)
-                if name not in items:
-                    empty = group.create_dataset(name, (size,), ">f4")
-                    empty.make_scale(f"{NO_VARIABLE.decode()}. {size:10d}")
-                    scales[name] = empty
-                else:
-                    items[name].make_scale(name)
-                    scales[name] = items[name]
+                title = name if name in items else f"{NO_VARIABLE.decode()}. {size:10d}"
+                scales[name] = items.get(name) or group.create_dataset(name, (size,), ">f4")
+                scales[name].make_scale(title)
                 scales[name].attrs["_Netcdf4Dimid"] = np.int32(next(numbers))
             for name, item in items.items():
                 if name not in scales:
