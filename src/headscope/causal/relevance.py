@@ -80,9 +80,9 @@ def relevance(
     run = _TextRun.of(loaded, text, image, target, position)
     coords: dict[str, object] = {"token": list(run.tokens.tokens)}
     if image is not None:
+        patches = run.tokens.media_tokens or (None,) * len(run.tokens)
         for side in PATCH_SIDES:
-            ends = [getattr(patch, side, np.nan) for patch in run.tokens.media_tokens]
-            coords[side] = ("token", ends)
+            coords[side] = ("token", [getattr(patch, side, np.nan) for patch in patches])
     about = {"method": method, "text": "an image" if text is None else text}
     return xr.DataArray(
         run.scores(method),

@@ -264,9 +264,8 @@ class StreamRunner:
         if not site.is_dot_product or site.scale is None or scores is None:
             return None, None
         keys = _by_head(vectors["keys"], site.n_heads)
-        return scores - site.scale * vectors["queries"] @ keys.transpose(-1, -2), vectors[
-            "sink_logits"
-        ]
+        offset = scores - site.scale * vectors["queries"] @ keys.transpose(-1, -2)
+        return offset, vectors["sink_logits"]
 
     @cached_property
     def sources(self) -> Tensor:
