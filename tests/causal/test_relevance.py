@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
+import transformers as tf
 
 import headscope as hs
 from headscope.causal.relevance import _flow
 from headscope.errors import InputError, UnknownName
+from tests.model.media_zoo import VISION, picture, vit_processor
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -96,6 +99,69 @@ def test_the_check_compares_with_random(tiny_llama: Model, tiny_bert: Model) -> 
     assert masked.sizes["ranking"] == 2
 
 
+@cache
+def classifier() -> Model:
+    torch.manual_seed(0)
+    config = tf.ViTConfig(**VISION, num_labels=3, initializer_range=0.5)
+    return hs.load(tf.ViTForImageClassification(config), processor=vit_processor())
+
+
+def test_patches_of_an_image_are_tokens() -> None:
+    """Rollout and Chefer's rule start at the class token; a removed patch is a masked key."""
+    model = classifier()
+    image, module = picture(), model.module
+    trace = model.trace(image=image)
+    rollout = np.eye(17)[0]
+    for layer in trace.attention.values[::-1]:
+        rollout = rollout @ (0.5 * layer.mean(0) + 0.5 * np.eye(17))
+    found = hs.relevance(model, method="rollout", image=image)
+    np.testing.assert_allclose(found, rollout, atol=1e-6)
+    assert found["token"].values.tolist() == list(trace.tokens)
+    first = found.isel(token=1)
+    assert [float(first[side]) for side in ("top", "left", "bottom", "right")] == [0, 0, 0.25, 0.25]
+    assert np.isnan(found["top"].values[0])  # the class token
+
+    module.set_attn_implementation("eager")
+    pixels = {"pixel_values": vit_processor()(image, return_tensors="pt")["pixel_values"]}
+    outputs = module(**pixels, output_attentions=True)
+    row = outputs.logits[0].softmax(-1)
+    gradients = torch.autograd.grad(row.max(), outputs.attentions)
+    total = torch.eye(17)
+    for weights, gradient in zip(outputs.attentions, gradients, strict=True):
+        total = total + (weights[0] * gradient[0]).clamp(min=0).mean(0) @ total
+    np.testing.assert_allclose(
+        hs.relevance(model, image=image), total[0].detach(), atol=1e-5, rtol=1e-4
+    )
+
+    removal = hs.relevance(model, method="removal", image=image)
+    target = int(row.argmax())
+    edits = [
+        hs.set_attention(layer, head, key=5, weight=0) for layer in (0, 1) for head in range(4)
+    ]
+    with torch.no_grad(), model.edit(*edits):
+        without = module(**pixels).logits[0].log_softmax(-1)[target]
+    assert float(removal[5]) == pytest.approx(float(row.detach().log()[target] - without), abs=1e-4)
+    assert removal[0] == 0
+
+
+def test_the_check_removes_patches() -> None:
+    images = [picture(side) for side in (40, 48, 56)]
+    found = hs.check_relevance(classifier(), images=images, n_random=3)
+    assert found.attrs["images"] == 3
+    assert found.attrs["holds"].startswith("3 templates of one image each")
+    assert np.ptp(found["fall"].sel(removed=1).values) < 1e-4
+    area = found["area"]
+    assert float(area.sel(ranking="removal")) > float(area.sel(ranking="random"))
+
+
+def test_a_pooled_prediction_has_no_row_to_start_at() -> None:
+    torch.manual_seed(0)
+    config = tf.BeitConfig(**VISION, num_labels=3, use_mean_pooling=True)
+    model = hs.load(tf.BeitForImageClassification(config), processor=vit_processor())
+    with pytest.raises(InputError, match="reads 16 of 17 rows of the last layer"):
+        hs.relevance(model, image=picture())
+
+
 def test_bad_input(tiny_llama: Model, tiny_t5: Model) -> None:
     with pytest.raises(UnknownName, match="Unknown method 'roll'"):
         hs.relevance(tiny_llama, TEXT, "roll")  # type: ignore[arg-type]
@@ -105,3 +171,6 @@ def test_bad_input(tiny_llama: Model, tiny_t5: Model) -> None:
         hs.check_relevance(tiny_llama, ["abc"])
     with pytest.raises(InputError, match="an encoder-decoder"):
         hs.relevance(tiny_t5, "the cat sat")
+    for given in ({}, {"text": TEXT, "image": picture()}):
+        with pytest.raises(InputError, match="one text or one image"):
+            hs.relevance(tiny_llama, **given)

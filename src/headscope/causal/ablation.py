@@ -19,6 +19,7 @@ from headscope.model.edits import AblateRows, Edit, ReplaceRows
 from headscope.model.model import Model
 from headscope.model.tracing import encode_for
 from headscope.results.effect_data import EffectArray
+from headscope.statistics.differences import Difference
 from headscope.text.corpus import Corpus
 from headscope.text.readers.read import Readable, as_corpus
 
@@ -84,13 +85,13 @@ def label_sets(
     block: BlockName,
     sets: Sequence[HeadSet],
     values: np.ndarray,
-    intervals: np.ndarray | None,
+    found: Difference | None,
     attributes: Mapping[str, str | int | float],
 ) -> EffectArray:
     """Return `layer head`, or `set` if a set has several heads, with one value for each set.
-    `intervals` are `3 set`: low, high and p; None for one text.
+    `found` has the intervals over texts; None for one text.
     """
-    bounds = dict(zip(("low", "high", "p"), () if intervals is None else intervals, strict=False))
+    bounds = {} if found is None else {"low": found.low, "high": found.high, "p": found.p}
     coords: dict[str, object]
     attrs = {"long_name": "effect: without the head − with it", **attributes}
     if any(len(heads) > 1 for heads in sets):
@@ -121,15 +122,15 @@ ABLATIONS: tuple[AblationKind, ...] = ("zero", "mean")
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """Replacement of ablated heads: zero, or their mean over a corpus.
+    """Replacement of heads: zero, their mean over a corpus, or their outputs in another text.
 
     In causal attention the first position is an attention sink, which a mean over other positions
     would overwrite: means leave it out, and it keeps its output.
     """
 
     block: BlockName
-    means: Mapping[int, Tensor] | None = None
-    """By layer, `head neuron`; None for zero."""
+    outputs: Mapping[int, Tensor] | None = None
+    """By layer, `head query neuron`, with one query for a mean; None for zero."""
     keeps_first: bool = False
     """True if the first position keeps its output. Not if the answer is read there."""
 
@@ -139,7 +140,7 @@ class Replacement:
         index = torch.tensor(repeated)
         heads = torch.tensor([head for members in sets for _, head in members])
         first = int(heads[0])
-        if self.means is None:
+        if self.outputs is None:
             return AblateRows(layer=layer, head=first, block=self.block, rows=index, heads=heads)
         return ReplaceRows(
             layer=layer,
@@ -147,7 +148,7 @@ class Replacement:
             block=self.block,
             rows=index,
             heads=heads,
-            values=self.means[layer][heads][:, None],
+            values=self.outputs[layer][heads],
             keeps_first=self.keeps_first,
         )
 
@@ -179,7 +180,7 @@ def make_replacement(
 
 
 def mean_outputs(model: Model, corpus: Corpus, block: BlockName, first: int) -> dict[int, Tensor]:
-    """Return `head neuron` by layer: mean outputs over the positions from `first` on."""
+    """Return `head 1 neuron` by layer: mean outputs over the positions from `first` on."""
     sums: dict[int, Tensor] = {}
     counts: dict[int, int] = {}
 
@@ -205,4 +206,4 @@ def mean_outputs(model: Model, corpus: Corpus, block: BlockName, first: int) -> 
         model.read(inputs, add)
     if not any(counts.values()):
         raise InputError("The reference has no text of two tokens: nothing to take a mean over.")
-    return {layer: sums[layer] / counts[layer] for layer in sums}
+    return {layer: (sums[layer] / counts[layer])[:, None] for layer in sums}

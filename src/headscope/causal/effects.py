@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ from headscope.model.tracing import decoder_start, encode_for
 from headscope.results.effect_data import COSINE_DISTANCE, EffectArray
 from headscope.run.progress import Meter, phase
 from headscope.run.shard import encode_predictable, question
-from headscope.statistics.differences import over_texts
+from headscope.statistics.differences import Difference, over_texts
 from headscope.text.corpus import Corpus
 from headscope.text.pairs import describe_templates, find_templates, number_templates
 from headscope.text.readers.read import Readable, as_corpus
@@ -54,9 +54,25 @@ from headscope.text.tokens import Tokens
 def estimate_effects(
     text: ForwardPass, make: MakeReadout, sets: Sequence[HeadSet], replacement: Replacement
 ) -> tuple[readouts.Readout, float, np.ndarray]:
-    """Return the readout, its value, and for each set the sum of first-order effects."""
+    """Return the readout, its value, and for each set the sum of first-order effects. Weights are
+    read only where the tap does not see the head outputs.
+    """
     by_layer: dict[int, np.ndarray] = {}
-    if replacement.means is None:
+    sites = text.model.wiring.of_block(replacement.block)
+    modules = {site.module for site in text.model.wiring.copies}
+    if all(site.value_size and site.module not in modules for site in sites):
+        readout, value, outputs, gradients = output_gradients(
+            text, make, replacement.block, is_fused=True
+        )
+        for layer, output in outputs.items():
+            change = -output
+            if replacement.outputs is not None:
+                change += replacement.outputs[layer].to(output)
+            if replacement.keeps_first:
+                change[:, 0] = 0
+            products = change.double() * gradients.pop(layer).double()
+            by_layer[layer] = products.sum((-1, -2)).cpu().numpy()
+    else:
         kept: dict[int, Tensor] = {}
 
         def keep(attention: Attention) -> None:
@@ -70,21 +86,16 @@ def estimate_effects(
 
         attachment = Attachment(keep, on_gradient=multiply, returns_weights=False)
         readout, value = _backward(text, make, attachment)
-    else:
-        readout, value, outputs, gradients = output_gradients(text, make, replacement.block)
-        for layer, output in outputs.items():
-            change = replacement.means[layer][:, None].to(output) - output
-            if replacement.keeps_first:
-                change[:, 0] = 0
-            by_layer[layer] = (change * gradients[layer]).sum((-1, -2)).double().cpu().numpy()
     sums = np.array([sum(by_layer[layer][head] for layer, head in heads) for heads in sets])
     return readout, value, sums
 
 
 def output_gradients(
-    text: ForwardPass, make: MakeReadout, block: BlockName
+    text: ForwardPass, make: MakeReadout, block: BlockName, *, is_fused: bool = False
 ) -> tuple[readouts.Readout, float, dict[int, Tensor], dict[int, Tensor]]:
-    """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z."""
+    """Return the readout, its value, and by layer `head query neuron`: outputs z and ∂m/∂z. With
+    `is_fused`, plain attention is torch's: memory linear in the text, and other roundings.
+    """
     outputs: dict[int, Tensor] = {}
     gradients: dict[int, Tensor] = {}
 
@@ -100,7 +111,8 @@ def output_gradients(
         )
         for site in text.model.wiring.of_block(block)
     )
-    attachment = Attachment(edits=edits, returns_weights=False)
+    only = frozenset[int]() if is_fused and text.model.wiring.has_rows else None
+    attachment = Attachment(edits=edits, returns_weights=False, layers=only)
     return *_backward(text, make, attachment), outputs, gradients
 
 
@@ -125,6 +137,7 @@ def _backward(
 Method = Literal["exact", "gradient"]
 METHODS: tuple[Method, ...] = ("exact", "gradient")
 POOLINGS: tuple[readouts.Pooling, ...] = ("mean", "first")
+DEFAULTS = {"measure": "logit", "position": -1, "pooling": "mean"}
 ONE_TEXT = "of this text alone: give several texts of one kind for a claim about the head"
 AnswerArgument = str | int | Scalar | None
 FoilArgument = str | int | bool | None
@@ -226,15 +239,10 @@ def effects(
     if model.module.dtype != torch.float32:
         options["dtype"] = str(model.module.dtype).removeprefix("torch.")
     if isinstance(text, Corpus):
-        unused: dict[str, object] = {"target": target, "foil": foil, "templates": templates}
-        unused |= {
-            "pair": pair,
-            "decoder": decoder,
-            "position": None if position == -1 else position,
-        }
-        unused |= {"measure": None if measure == "logit" else measure}
-        for name, value in unused.items():
-            if value is not None:
+        given = {"target": target, "foil": foil, "templates": templates, "pair": pair}
+        given |= {"decoder": decoder, "position": position, "measure": measure}
+        for name, value in given.items():
+            if value is not None and value != DEFAULTS.get(name):
                 raise InputError(
                     f"{name}={value!r} needs a text. Effects over a corpus are on the loss; give "
                     "a list of texts for a prediction of one kind."
@@ -244,17 +252,18 @@ def effects(
                 "The gradient estimate over a corpus is headscope.importance (removal_estimate)."
             )
 
-        def measure_loss(measured_model: Model) -> LossEffects:
+        def measure_loss(
+            measured_model: Model,
+        ) -> tuple[Difference, dict[str, str | int | float]]:
             return effects_on_loss(
                 measured_model, text, sets, make_model_replacement(measured_model),
                 max_tokens=max_tokens, seed=seed, progress=progress,
             )  # fmt: skip
 
-        measured = measure_loss(model)
+        rise, about = measure_loss(model)
         if control:
-            options |= _control(model, seed, measured.mean, lambda other: measure_loss(other).mean)
-        attributes = measured.attributes | options
-        return label_sets(model, chosen_block, sets, measured.mean, measured.intervals, attributes)
+            options |= _control(model, seed, rise.value, lambda other: measure_loss(other)[0].value)
+        return label_sets(model, chosen_block, sets, rise.value, rise, about | options)
     texts = [text] if isinstance(text, str) else list(text)
     if not texts:
         raise InputError("There is no text: give one, several, or a corpus.")
@@ -289,18 +298,17 @@ def effects(
     if control:
         attributes |= _control(
             model, seed, values.mean(0),
-            lambda other: np.mean([found[0] for found in measure_texts(other, questions)], axis=0),
+            lambda other: np.mean([each[0] for each in measure_texts(other, questions)], axis=0),
         )  # fmt: skip
-    intervals = None
+    found = None
     if len(texts) > 1:
         numbers = number_templates(texts, templates)
         attributes |= {"templates": int(numbers.max()) + 1, "holds": describe_templates(numbers)}
         is_distance = attributes.get("measure") == COSINE_DISTANCE
-        mean = over_texts(values, np.ones_like(values), numbers, is_distance=is_distance)
-        intervals = np.stack([mean.low, mean.high, mean.p])
+        found = over_texts(values, np.ones_like(values), numbers, is_distance=is_distance)
     else:
         attributes["holds"] = ONE_TEXT
-    return label_sets(model, chosen_block, sets, values.mean(0), intervals, attributes)
+    return label_sets(model, chosen_block, sets, values.mean(0), found, attributes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +334,7 @@ class _EffectRun:
         index = readouts.find_position(self.model, stacks, self.position) if has_answers else None
         text_pass = ForwardPass(self.model, inputs, index)
         replacement, kept = self.replacement, dict[str, str]()
-        if replacement.means is not None:
+        if replacement.outputs is not None:
             keeps_first = replacement.keeps_first and index != 0  # else nothing would change
             replacement = replace(replacement, keeps_first=keeps_first)
             kept = {"kept": "first position" if keeps_first else "nothing"}
@@ -370,11 +378,8 @@ class _EffectRun:
 
     def _reject_unused(self, target: AnswerArgument, foil: FoilArgument) -> None:
         objective = self.model.info.objective
-        options = {
-            "foil": None if foil is False else foil,
-            "measure": None if self.measure == "logit" else self.measure,
-            "position": None if self.position == -1 else self.position,
-            "pooling": None if self.pooling == "mean" else self.pooling,
+        options = {"foil": None if foil is False else foil} | {
+            name: getattr(self, name) for name in DEFAULTS
         }
         if callable(target):
             unused, reason = list(options), "target is a function of the output"
@@ -385,7 +390,7 @@ class _EffectRun:
         else:
             unused, reason = ["pooling"], f"{self.model.name} has logits"
         for name in unused:
-            if options[name] is not None:
+            if options[name] != DEFAULTS.get(name):
                 raise InputError(f"{name}={options[name]!r} is not used: {reason}. Omit it.")
 
 
@@ -443,15 +448,6 @@ def _control(
     }
 
 
-class LossEffects(NamedTuple):
-    """Rise of the loss per predicted token without each set of heads."""
-
-    mean: np.ndarray
-    intervals: np.ndarray
-    """`3 set`: low, high, p."""
-    attributes: dict[str, str | int | float]
-
-
 def effects_on_loss(
     model: Model,
     corpus: Corpus,
@@ -461,9 +457,9 @@ def effects_on_loss(
     max_tokens: int,
     seed: int,
     progress: bool | None,
-) -> LossEffects:
-    """Return the rise of the loss per token without each set, as a ratio of sums over the texts.
-    Near-copies (`headscope.text.pairs`) are one cluster of the interval.
+) -> tuple[Difference, dict[str, str | int | float]]:
+    """Return the rise of the loss per token without each set, a ratio of sums over the texts, and
+    the attributes of results. Near-copies (`headscope.text.pairs`) are one cluster of the interval.
     """
     model.require_objective("An effect on the loss")
     encoder, documents, independence = encode_predictable(model, corpus, max_tokens)
@@ -484,7 +480,7 @@ def effects_on_loss(
             sums += [loss, int((labels != NOTHING).sum()), *rises]
     losses, tokens, rises = np.split(np.stack(list(by_text.values())), [1, 2], axis=1)
     templates = find_templates(list(texts.values()))
-    mean = over_texts(rises, np.broadcast_to(tokens, rises.shape), templates)
+    rise = over_texts(rises, np.broadcast_to(tokens, rises.shape), templates)
     n_templates = int(templates.max()) + 1
     counts = {"documents": len(tokens), "tokens": int(tokens.sum()), "templates": n_templates}
     provenance = {
@@ -510,7 +506,7 @@ def effects_on_loss(
     holds = [describe_templates(templates) if n_templates < len(tokens) else "", independence]
     if any(holds):
         attributes["holds"] = "; ".join(filter(None, holds))
-    return LossEffects(mean.value, np.stack([mean.low, mean.high, mean.p]), attributes)
+    return rise, attributes
 
 
 def prune_heads(
@@ -554,13 +550,12 @@ def prune_heads(
     counts = [int(n) for n in numbers if n > 0]
     sets = [tuple(sorted(removed[:n])) for n in counts]
     replacement = make_replacement(model, ablation, reference, block)
-    measured = effects_on_loss(
+    found, attributes = effects_on_loss(
         model, corpus, sets, replacement, max_tokens=max_tokens, seed=seed, progress=progress
     )
-    whole = float(measured.attributes["with"])
+    whole = float(attributes["with"])
     last = [f"L{layer} H{head}" for layer, head in (removed[n - 1] for n in counts)]
-    rise = np.concatenate(([0.0], measured.mean))
-    low, high = (np.concatenate(([0.0], bound)) for bound in measured.intervals[:2])
+    rise, low, high = (np.append(0.0, part) for part in (found.value, found.low, found.high))
     return xr.Dataset(
         {
             "loss": ("removed", whole + rise, {"units": "nats per token"}),
@@ -569,7 +564,7 @@ def prune_heads(
             "rise_high": ("removed", high),
         },
         coords={"removed": [0, *counts], "head": ("removed", ["", *last])},
-        attrs={**measured.attributes, "ablation": ablation, "heads": len(removed)},
+        attrs={**attributes, "ablation": ablation, "heads": len(removed)},
     )
 
 

@@ -18,13 +18,13 @@ from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
 from headscope.causal.batched_forward import ForwardPass
-from headscope.causal.effects import read_text
-from headscope.causal.readout import LogitDifference, check_finite, find_position, make_contrast
+from headscope.causal.patch import read_aligned
+from headscope.causal.readout import LogitDifference, check_finite, make_contrast
 from headscope.causal.stream_runner import (
     MAX_ROW_TOKENS,
-    ReaderKind,
+    NodeKind,
     StreamGraph,
-    StreamReader,
+    StreamNode,
     StreamRunner,
     stream_graph,
 )
@@ -67,8 +67,8 @@ class PairWires:
         mean: Tensor | None = None,
     ) -> None:
         self.graph, self.first, self.second, self.answer = graph, first, second, answer
-        self.value = self._number(first.logits)
-        self.other_value = self._number(second.logits)
+        self.value = float(self.numbers(first.logits)[0])
+        self.other_value = float(self.numbers(second.logits)[0])
         if replace == "contrast":
             self.deltas = second.sources - first.sources
         else:
@@ -81,9 +81,6 @@ class PairWires:
     def gap(self) -> float:
         """m(first text) − m(second text)."""
         return self.value - self.other_value
-
-    def _number(self, logits: Tensor) -> float:
-        return float(self.numbers(logits)[0])
 
     def numbers(self, logits: Tensor) -> np.ndarray:
         """Return m of each row of logits."""
@@ -136,7 +133,7 @@ class PairWires:
                         result[rows, readers_slice, : values.shape[-1]] = values
         return result
 
-    def _head_outputs(self, layer: int, streams: Tensor) -> dict[ReaderKind, Tensor]:
+    def _head_outputs(self, layer: int, streams: Tensor) -> dict[NodeKind, Tensor]:
         """Return head outputs with queries, keys or values alone read from other streams."""
         first, state = self.first, self.first.states[layer]
         query, key, value = first.vectors(layer, streams)
@@ -188,7 +185,7 @@ class PairWires:
         return kept
 
     def leaving(
-        self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
+        self, layer: int, readers: Sequence[StreamNode], moved: Tensor, heads: Sequence[int]
     ) -> Tensor:
         """Return the output of a layer in which readers, all of heads or all not, read changed
         streams.
@@ -205,7 +202,7 @@ class PairWires:
             return first.call(layer, entering, state.attended + change)
 
     def response(
-        self, layer: int, readers: Sequence[StreamReader], moved: Tensor, heads: Sequence[int]
+        self, layer: int, readers: Sequence[StreamNode], moved: Tensor, heads: Sequence[int]
     ) -> Tensor:
         """Return `row position unit`: the change of what readers (heads, or an MLP) write."""
         first, state = self.first, self.first.states[layer]
@@ -260,7 +257,7 @@ class PairWires:
                     read = streams(graph.readers_of(layer, "mlp"), second.middle(layer))
                     moved[n + len(written)] = second.mlp(layer, read)[0] - state.mlp
             last = second.states[max(graph.layers)].leaving
-            return self._number(second.read(streams([len(graph.readers) - 1], last)))
+            return float(self.numbers(second.read(streams([len(graph.readers) - 1], last)))[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,27 +314,18 @@ def encode_pair(
     position: int = -1,
 ) -> EncodedPair:
     """Encode a pair; raise InputError if its texts do not align."""
-    stacks, inputs = zip(*(read_text(model, text, None, None) for text in texts), strict=True)
-    tokens = tuple(next(iter(stack.values())) for stack in stacks)
-    lengths = [len(stack) for stack in tokens]
-    if lengths[0] != lengths[1]:
-        raise InputError(
-            f"{texts[0]!r} has {lengths[0]} tokens and {texts[1]!r} has {lengths[1]}: what a "
-            "source adds at a position of the one has no place in the other. Give texts of equal "
-            "length in tokens."
-        )
-    index = find_position(model, stacks[0], position)
+    tokens, inputs, index = read_aligned(model, texts, position)
     assert index is not None
     pair = EncodedPair(texts, (tokens[0], tokens[1]), (inputs[0], inputs[1]), target, foil, index)
     n = len(pair.changed)
     if not n:
         raise InputError(f"The two texts of a pair are equal: {texts[0]!r}. There is no contrast.")
-    if n > MAX_CHANGED * lengths[0]:
+    if n > MAX_CHANGED * len(tokens[0]):
         shown = ", ".join(
             f"{i} ({tokens[0].tokens[i]!r} / {tokens[1].tokens[i]!r})" for i in pair.changed[:6]
         )
         raise InputError(
-            f"{texts[0]!r} and {texts[1]!r} differ at {n} of {lengths[0]} positions: {shown}. "
+            f"{texts[0]!r} and {texts[1]!r} differ at {n} of {len(tokens[0])} positions: {shown}. "
             "Equal length is not alignment: give texts that differ in at most half of their tokens."
         )
     return pair

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,18 +15,18 @@ from transformers.utils.generic import ModelOutput
 
 from headscope.arguments import expect, whole_number
 from headscope.attention import Attention, BlockName
-from headscope.causal.ablation import head_grid, head_sets
+from headscope.causal.ablation import Replacement, head_grid, head_sets
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, Head, HeadSet
 from headscope.causal.effects import ONE_TEXT, one_each, output_gradients, read_text
 from headscope.causal.readout import LogitDifference, Readout, find_position, make_contrast
 from headscope.errors import InputError
-from headscope.model.edits import Edit, ReplaceRows
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.run.progress import Meter
-from headscope.statistics.differences import over_texts
+from headscope.statistics.differences import Difference, over_texts
 from headscope.statistics.jackknife import ratio_jackknife
 from headscope.text.pairs import Pairs, describe_templates, number_templates, read_pairs
+from headscope.text.tokens import Tokens
 
 TextPairs = Pairs | Sequence[tuple[str, str]] | str | os.PathLike[str]
 PatchPlace = Literal["residual", "mlp", "head", "q", "k", "v", "pattern"]
@@ -73,6 +72,42 @@ def about_pairs(model: Model, pairs: Pairs, numbers: np.ndarray) -> dict[str, st
         "number": "logit(target) − logit(foil)",
         "units": "share of the gap",
     }
+
+
+def require_gap(gaps: np.ndarray) -> None:
+    """Raise InputError if the two texts of every pair have the same logit difference."""
+    if not np.abs(gaps).sum() > 0:
+        raise InputError("The two texts of every pair give the same logits: there is no gap.")
+
+
+def closed(effects: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    """Return `pair …`: the closed part of the gap; `effects` are m(patched) − m."""
+    return np.asarray(-np.sign(gaps).reshape(-1, *(1,) * (effects.ndim - 1)) * effects)
+
+
+def shares(effects: np.ndarray, gaps: np.ndarray, pairs: Pairs) -> tuple[Difference, np.ndarray]:
+    """Return the shares of the gap (`pair …`) over templates, and the templates' numbers."""
+    require_gap(gaps)
+    numbers = number_templates([first for first, _ in pairs.texts], pairs.templates)
+    sums = closed(effects, gaps).reshape(len(gaps), -1)
+    found = over_texts(sums, np.broadcast_to(np.abs(gaps)[:, None], sums.shape), numbers)
+    names = ("low", "high", "documents", "value", "p")
+    arrays = {name: getattr(found, name).reshape(effects.shape[1:]) for name in names}
+    return Difference(**arrays), numbers
+
+
+def read_aligned(
+    model: Model, texts: tuple[str, str], position: int
+) -> tuple[list[Tokens], list[dict[str, Tensor]], int | None]:
+    """Return tokens and inputs of both texts, and the position of the prediction."""
+    stacks, inputs = zip(*(read_text(model, text, None, None) for text in texts), strict=True)
+    tokens = [next(iter(stack.values())) for stack in stacks]
+    if len(tokens[0]) != len(tokens[1]):
+        raise InputError(
+            f"{texts[0]!r} has {len(tokens[0])} tokens and {texts[1]!r} has {len(tokens[1])}: a "
+            "position of the one has no place in the other. Give texts of equal length in tokens."
+        )
+    return tokens, list(inputs), find_position(model, stacks[0], position)
 
 
 def patch(
@@ -152,12 +187,11 @@ def patch(
         for texts, *answers in zip(given.texts, given.targets, given.foils, strict=True)
     ]
     gaps = np.array([pair.gap for pair in prepared])
-    if not np.abs(gaps).sum() > 0:
-        raise InputError("The two texts of every pair give the same logits: there is no gap.")
+    require_gap(gaps)
     estimates = np.array(
         [[pair.estimates[layer][head] for ((layer, head),) in sets] for pair in prepared]
     )
-    estimate = ratio_jackknife(_signed(estimates, gaps), np.abs(gaps)[:, None])
+    estimate = ratio_jackknife(closed(estimates, gaps), np.abs(gaps)[:, None])
     n = len(sets) if exact == "all" else min(whole_number("exact", exact), len(sets))
     top = np.argsort(-np.abs(estimate.value), kind="stable")[:n]
     if exact_sets is not None:
@@ -165,9 +199,7 @@ def patch(
     top_sets = [sets[i] for i in top]
     with closing(Meter(len(prepared) * len(top), shown=progress)) as meter:
         moved = np.stack([pair.exact(top_sets, meter.advance) for pair in prepared])
-    numbers = number_templates([first for first, _ in given.texts], given.templates)
-    sizes = np.broadcast_to(np.abs(gaps)[:, None], moved.shape)
-    share = over_texts(_signed(moved, gaps), sizes, numbers)
+    share, numbers = shares(moved, gaps, given)
     sites = model.wiring.of_block(chosen)
     layers = [site.layer for site in sites]
     n_heads = max(site.n_heads for site in sites)
@@ -197,39 +229,20 @@ def patch(
     )
 
 
-def _signed(changes: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Return `pair head`: the closed part of the gap; `changes` are m(patched) − m."""
-    return np.asarray(-np.sign(gaps)[:, None] * changes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Pair:
-    """Pair of texts, with head outputs of the second and first-order estimates."""
+class _Pair(NamedTuple):
+    """Pair of texts, with the heads' outputs in the second and first-order estimates."""
 
     ablation: BatchedAblation
     answer: LogitDifference
     gap: float
-    theirs: dict[int, Tensor]
+    other: Replacement
     estimates: dict[int, list[float]]
     """By layer, `head`: Σ (z′ − z)·∂m/∂z."""
-    block: BlockName
 
     def exact(self, sets: Sequence[HeadSet], advance: Callable[[int], None]) -> np.ndarray:
         """Return `head`: m with the other text's output of a head − m."""
         base = self.ablation.base(lambda *_: self.answer)
-        values = self.ablation.values(base, sets, self._edit, advance)
-        return values - float(base.value)
-
-    def _edit(self, layer: int, rows: Sequence[int], sets: Sequence[HeadSet]) -> Edit:
-        heads = torch.tensor([head for ((_, head),) in sets])
-        return ReplaceRows(
-            layer=layer,
-            head=int(heads[0]),
-            block=self.block,
-            rows=torch.tensor(rows),
-            heads=heads,
-            values=self.theirs[layer][heads],
-        )
+        return self.ablation.values(base, sets, self.other.edit, advance) - float(base.value)
 
 
 def _prepare(
@@ -243,15 +256,7 @@ def _prepare(
         raise InputError(
             f"{model.name} is an encoder-decoder; patching is of models with one stack."
         )
-    stacks, inputs = zip(*(read_text(model, text, None, None) for text in texts), strict=True)
-    shapes = [len(next(iter(tokens.values()))) for tokens in stacks]
-    if shapes[0] != shapes[1]:
-        raise InputError(
-            f"{texts[0]!r} has {shapes[0]} tokens and {texts[1]!r} has {shapes[1]}: a head's "
-            "output at a position of the one has no place in the other. Give texts of equal "
-            "length in tokens."
-        )
-    index = find_position(model, stacks[0], position)
+    _, inputs, index = read_aligned(model, texts, position)
     first, second = (ForwardPass(model, prepared, index) for prepared in inputs)
     theirs, other_logits = _outputs(second, block)
 
@@ -267,7 +272,8 @@ def _prepare(
         layer: ((theirs[layer] - z) * gradients[layer]).sum((-1, -2)).double().tolist()
         for layer, z in mine.items()
     }
-    return _Pair(BatchedAblation(first, block), answer, gap, theirs, estimates, block)
+    other = Replacement(block, theirs)
+    return _Pair(BatchedAblation(first, block), answer, gap, other, estimates)
 
 
 def _outputs(text: ForwardPass, block: BlockName) -> tuple[dict[int, Tensor], Tensor]:

@@ -20,16 +20,15 @@ from headscope.causal.batched_forward import ForwardPass
 from headscope.causal.effects import read_text
 from headscope.causal.explain_score import run_attention
 from headscope.causal.pair_wires import PairWires, encode_pairs
-from headscope.causal.patch import PatchPlace, TextPairs, about_pairs, as_pairs
+from headscope.causal.patch import PatchPlace, TextPairs, about_pairs, as_pairs, shares
 from headscope.causal.readout import find_answers, find_position, place_of
 from headscope.causal.residual_stream import find_norm, read_stream, refusal
 from headscope.causal.stream_runner import (
     MAX_ROW_TOKENS,
-    ReaderKind,
+    NodeKind,
     StreamGraph,
-    StreamReader,
+    StreamNode,
     StreamRunner,
-    StreamSource,
     stream_graph,
 )
 from headscope.errors import InputError, UnknownName
@@ -40,8 +39,7 @@ from headscope.model.model import Model
 from headscope.model.tap.recording import REL_TOL
 from headscope.results.effect_data import Lens
 from headscope.run.progress import Meter
-from headscope.statistics.differences import Difference, over_texts
-from headscope.text.pairs import Pairs, number_templates
+from headscope.text.pairs import Pairs
 
 PLACES: tuple[PatchPlace, ...] = ("residual", "mlp", "head", "q", "k", "v", "pattern")
 BY_POSITION = ("residual", "mlp")
@@ -77,7 +75,7 @@ def patch_places(
             own = [place_of("where", place, run.first.n_tokens) for place in places]
             effects.append(_map(run, at, own, where is None, meter.advance))
             gaps.append(run.gap)
-    share, numbers = _shares(np.stack(effects), np.array(gaps), pairs)
+    share, numbers = shares(np.stack(effects), np.array(gaps), pairs)
     column = "position" if at in BY_POSITION else "head"
     coords: dict[str, Any] = {"layer": layers, column: columns}
     if at in BY_POSITION and len(lengths) == 1:
@@ -91,19 +89,6 @@ def patch_places(
         attrs={"at": at, "where": "all" if where is None else str(places),
                **about_pairs(model, pairs, numbers)},
     )  # fmt: skip
-
-
-def _shares(effects: np.ndarray, gaps: np.ndarray, pairs: Pairs) -> tuple[Difference, np.ndarray]:
-    """Return the shares of the gap (`pair …`) over templates, and the templates' numbers."""
-    if not np.abs(gaps).sum() > 0:
-        raise InputError("The two texts of every pair give the same logits: there is no gap.")
-    numbers = number_templates([first for first, _ in pairs.texts], pairs.templates)
-    shape = effects.shape[1:]
-    closed = (-np.sign(gaps)[:, None] * effects.reshape(len(gaps), -1)).astype(float)
-    found = over_texts(closed, np.broadcast_to(np.abs(gaps)[:, None], closed.shape), numbers)
-    fields = {name: getattr(found, name).reshape(shape)
-              for name in ("low", "high", "documents", "value", "p")}  # fmt: skip
-    return Difference(**fields), numbers
 
 
 def _map(
@@ -141,8 +126,7 @@ def _leaving_by_position(
     before: Tensor = own.mlp if at == "mlp" else own.entering
     after: Tensor = other.mlp if at == "mlp" else other.entering
     moved = torch.zeros((len(places), *before.shape), dtype=before.dtype, device=before.device)
-    for row, place in zip(moved, places, strict=True):
-        row[place] = after[place] - before[place]
+    moved[range(len(places)), list(places)] = (after - before)[list(places)]
     if at == "mlp":
         replaced: Tensor = own.leaving + moved
         return replaced
@@ -237,9 +221,9 @@ def path(
             effects.append(run.numbers(run.first.tail({layer: leaving}))[0] - run.value)
             gaps.append(run.gap)
             meter.advance(1)
-    share, numbers = _shares(np.array(effects)[:, None], np.array(gaps), given)
+    share, numbers = shares(np.array(effects)[:, None], np.array(gaps), given)
     passed = [
-        reader if head < 0 else StreamReader(reader.kind, reader.layer, (head,))
+        reader if head < 0 else StreamNode(reader.kind, reader.layer, (head,))
         for reader, head in readers[:-1]
     ]
     names = [source.name, *(reader.name for reader in (*passed, readers[-1][0]))]
@@ -252,7 +236,7 @@ def path(
 
 def _nodes(
     graph: StreamGraph, nodes: Sequence[PathNode]
-) -> tuple[StreamSource, list[tuple[StreamReader, int]]]:
+) -> tuple[StreamNode, list[tuple[StreamNode, int]]]:
     """Return the source and the readers of a path, each with the head that goes on."""
     if isinstance(nodes, str) or len(nodes) < 2:
         raise InputError(f"path={nodes!r} needs a source and at least one reader.")
@@ -268,26 +252,29 @@ def _nodes(
         if i < len(readers) - 1:
             if reader.kind == "logits":
                 raise InputError("'logits' ends a path: name it last.")
-            writer = StreamSource("mlp" if reader.kind == "mlp" else "head", reader.layer, head)
+            is_mlp = reader.kind == "mlp"
+            writer = StreamNode(
+                "mlp" if is_mlp else "head", reader.layer, () if is_mlp else (head,)
+            )
     return source, readers
 
 
-def _source(graph: StreamGraph, node: PathNode) -> StreamSource:
+def _source(graph: StreamGraph, node: PathNode) -> StreamNode:
     if node == "embedding":
-        return StreamSource("embedding")
+        return StreamNode("embedding")
     match node:
         case (int(layer), "mlp"):
             graph.model.wiring.find(None, layer, None)
-            return StreamSource("mlp", layer)
+            return StreamNode("mlp", layer)
         case (int(layer), int(head)):
             graph.model.wiring.find(None, layer, head)
-            return StreamSource("head", layer, head)
+            return StreamNode("head", layer, (head,))
     raise InputError(
         f"{node!r} is not a source: give (layer, head), (layer, 'mlp') or 'embedding'."
     )
 
 
-def _reader(graph: StreamGraph, node: PathNode) -> tuple[StreamReader, int]:
+def _reader(graph: StreamGraph, node: PathNode) -> tuple[StreamNode, int]:
     if node == "logits":
         return graph.readers[-1], -1
     match node:
@@ -296,7 +283,7 @@ def _reader(graph: StreamGraph, node: PathNode) -> tuple[StreamReader, int]:
             return graph.readers[graph.readers_of(layer, "mlp")[0]], -1
         case (int(layer), int(head), "q" | "k" | "v" as kind):
             graph.model.wiring.find(None, layer, head)
-            chosen: ReaderKind = kind
+            chosen: NodeKind = kind
             readers = (graph.readers[i] for i in graph.readers_of(layer, chosen))
             return next(reader for reader in readers if head in reader.heads), head
     raise InputError(
@@ -419,8 +406,7 @@ def composition(model: Model | str, reader: tuple[int, int, str]) -> xr.Dataset:
             heads.append((other.layer, number))
     array = np.array(values)
     spread = MAD * np.median(np.abs(array - np.median(array)))
-    rank = np.empty(len(array), dtype=int)
-    rank[np.argsort(-array, kind="stable")] = np.arange(1, len(array) + 1)
+    rank = 1 + np.argsort(np.argsort(-array, kind="stable"))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = (array - np.median(array)) / spread
     return xr.Dataset(

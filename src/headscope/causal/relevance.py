@@ -26,6 +26,7 @@ from headscope.model.edits import Edit, Positions
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.model.objective import frozen, require_gradients
+from headscope.model.processing import prepare
 from headscope.model.tap.dispatch import Attachment
 from headscope.model.tap.sites import Site
 from headscope.run.progress import Meter
@@ -40,17 +41,19 @@ N_POINTS = 11
 UNITS_OF_FLOW = 1_000_000
 """Capacity of an edge with weight 1: flows are computed in whole numbers."""
 MAX_FLOW_TOKENS = 128
+PATCH_SIDES = ("top", "left", "bottom", "right")
 
 
 def relevance(
     model: Model | str,
-    text: str,
+    text: str | None = None,
     method: RelevanceMethod = "gradient",
     target: str | int | None = None,
     *,
+    image: object | None = None,
     position: int = -1,
 ) -> xr.DataArray:
-    """Score each token for a prediction by one map across all layers.
+    """Score each token, or patch of an image, for a prediction by one map across all layers.
 
     `rollout` multiplies ½(mean over heads) + ½I over layers; `flow` is the maximum flow through
     the same graph (Abnar & Zuidema 2020). `gradient`: R ← R + Ā R with Ā the mean over heads of
@@ -63,21 +66,30 @@ def relevance(
         text: the text.
         method: `rollout`, `flow`, `gradient` or `removal`.
         target: answer; by default the top prediction.
+        image: image instead of a text, as in `Model.trace`.
         position: position of the prediction.
 
     Returns:
         Scores over `token`; in causal models the first token, an attention sink, is `kept` out of
-        checks.
+        checks. Patches of an image also have `top`, `left`, `bottom` and `right`, as shares of it.
     """
     loaded = as_model(model)
     UnknownName.check("method", method, METHODS)
-    run = _TextRun.of(loaded, text, target, position)
+    if (text is None) == (image is None):
+        raise InputError("Relevance is of one text or one image: give text or image=….")
+    run = _TextRun.of(loaded, text, image, target, position)
+    coords: dict[str, object] = {"token": list(run.tokens.tokens)}
+    if image is not None:
+        patches = run.tokens.media_tokens or (None,) * len(run.tokens)
+        for side in PATCH_SIDES:
+            coords[side] = ("token", [getattr(patch, side, np.nan) for patch in patches])
+    about = {"method": method, "text": "an image" if text is None else text}
     return xr.DataArray(
         run.scores(method),
         dims="token",
-        coords={"token": list(run.tokens.tokens)},
+        coords=coords,
         name="relevance",
-        attrs={"model": loaded.name, "method": method, "text": text, **run.answer.describe()},
+        attrs={"model": loaded.name, **about, **run.answer.describe()},
     )
 
 
@@ -104,18 +116,31 @@ class _TextRun:
     """By layer, `head query key`."""
     gradients: Mapping[int, Tensor]
     row: int
-    """Query whose scores are read: the prediction's position, or the first token for labels."""
+    """Query whose scores are read: the only row of the last layer that the prediction reads."""
 
     @classmethod
-    def of(cls, model: Model, text: str, target: str | int | None, position: int) -> _TextRun:
+    def of(
+        cls,
+        model: Model,
+        text: str | None,
+        image: object | None,
+        target: str | int | None,
+        position: int,
+    ) -> _TextRun:
         objective = model.require_objective("Relevance")
         if objective == "seq2seq":
             raise InputError(f"{model.name} is an encoder-decoder; relevance is of one stack.")
         require_gradients(model)
-        stacks, inputs = read_text(model, text, None, None)
+        block = model.wiring.main_block()
+        if text is None:
+            stacks = model.trace(image=image, vectors=False).stack_tokens
+            inputs, _ = prepare(model, None, image, None)
+            tokens = stacks[block]
+        else:
+            stacks, inputs = read_text(model, text, None, None)
+            tokens = next(iter(stacks.values()))
         index = find_position(model, stacks, position)
         run = ForwardPass(model, inputs, index)
-        block = model.wiring.main_block()
         weights: dict[int, Tensor] = {}
         gradients: dict[int, Tensor] = {}
 
@@ -133,8 +158,20 @@ class _TextRun:
             assert logits is not None
             answer = find_answers(model, logits[0].detach().float(), target, None, "logprob", index)
             answer.read(outputs, logits)[0].exp().backward()
-        tokens = next(iter(stacks.values()))
-        return cls(run, tokens, answer, weights, gradients, 0 if index is None else index)
+        n = len(tokens)
+        for layer, tensor in weights.items():
+            if tensor.shape[1:] != (n, n):
+                raise InputError(
+                    f"Layer {layer} of {model.name} attends among {tuple(tensor.shape[1:])} "
+                    f"positions, and the input has {n} tokens: maps of windows do not multiply."
+                )
+        read = gradients[max(gradients)].abs().sum((0, 2)).nonzero().flatten().tolist()
+        if len(read) != 1:
+            raise InputError(
+                f"The prediction of {model.name} reads {len(read)} of {n} rows of the last "
+                "layer; relevance starts at one, such as a class token."
+            )
+        return cls(run, tokens, answer, weights, gradients, read[0])
 
     @property
     def removable(self) -> list[int]:
@@ -210,9 +247,10 @@ def _flow(mixed: Sequence[np.ndarray], row: int) -> np.ndarray:
 
 def check_relevance(
     model: Model | str,
-    texts: Sequence[str],
+    texts: Sequence[str] | None = None,
     methods: Sequence[RelevanceMethod] = METHODS,
     *,
+    images: Sequence[object] | None = None,
     position: int = -1,
     n_random: int = 10,
     seed: int = 0,
@@ -226,12 +264,14 @@ def check_relevance(
     (the mean over orders) and with `removal`, the exact effect of each token alone. A method whose
     area does not exceed random's points at tokens that matter no more than others.
 
-    Removal here: all heads ignore the token's keys. In causal models the first token stays.
+    Removal here, of tokens and of patches: all heads ignore their keys, so no pixel needs another
+    color. In causal models the first token stays, in image models the class token and registers.
 
     Args:
         model: model with logits and one stack.
         texts: several texts.
         methods: methods to check.
+        images: several images instead of texts; each is a template of its own by default.
         position: position of the prediction.
         n_random: random orders for each text.
         seed: seed of the random orders.
@@ -245,17 +285,23 @@ def check_relevance(
     loaded = as_model(model)
     for method in methods:
         UnknownName.check("method", method, METHODS)
-    if isinstance(texts, str) or not texts:
-        raise InputError("Give a list of texts: one deletion curve describes only its text.")
+    given = texts if images is None else images
+    if isinstance(given, str) or not given or (texts and images):
+        raise InputError(
+            "Give a list of texts or of images: one deletion curve describes only one."
+        )
     orders_at_random = whole_number("n_random", n_random)
     draw = np.random.default_rng(seed)
-    curves = np.zeros((len(texts), len(methods) + 1, N_POINTS))
-    with closing(Meter(len(texts), shown=progress)) as meter:
-        for i, text in enumerate(texts):
-            run = _TextRun.of(loaded, text, None, position)
+    curves = np.zeros((len(given), len(methods) + 1, N_POINTS))
+    with closing(Meter(len(given), shown=progress)) as meter:
+        for i, item in enumerate(given):
+            text, image = (item, None) if images is None else (None, item)
+            run = _TextRun.of(loaded, text, image, None, position)  # type: ignore[arg-type]
             places = run.removable
             if len(places) < 2:
-                raise InputError(f"{text!r} has {len(places)} removable tokens: give longer texts.")
+                raise InputError(
+                    f"{item!r:.80} has {len(places)} removable tokens: give longer texts."
+                )
             for j, method in enumerate(methods):
                 scores = run.scores(method)[places]
                 curves[i, j] = _curve(run.falls, [places[k] for k in np.argsort(-scores)])
@@ -264,10 +310,14 @@ def check_relevance(
             meter.advance(1)
     areas = curves.mean(-1)
     gains = areas[:, :-1] - areas[:, -1:]
-    numbers = number_templates(list(texts), templates)
+    if templates is None and images is not None:
+        templates = range(len(given))
+    numbers = number_templates([str(item) for item in given], templates)
     found = over_texts(gains, np.ones_like(gains), numbers)
     names = [*methods, "random"]
-    holds = ONE_TEXT if len(texts) == 1 else describe_templates(numbers)
+    holds = ONE_TEXT if len(given) == 1 else describe_templates(numbers)
+    if images is not None:
+        holds = holds.replace("text", "image").replace("sentence", "kind of image")
     unknown = [np.nan]
     return xr.Dataset(
         {
@@ -278,7 +328,12 @@ def check_relevance(
             "high": ("ranking", np.append(found.high, unknown)),
         },
         coords={"ranking": names, "removed": np.linspace(0, 1, N_POINTS)},
-        attrs={"model": loaded.name, "texts": len(texts), "holds": holds, "units": "nats"},
+        attrs={
+            "model": loaded.name,
+            "texts" if images is None else "images": len(given),
+            "holds": holds,
+            "units": "nats",
+        },
     )
 
 

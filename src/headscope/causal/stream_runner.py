@@ -38,44 +38,34 @@ from headscope.model.tap.recording import REL_TOL
 from headscope.model.tap.sites import Site
 
 MAX_ROW_TOKENS = 8192
-ReaderKind = Literal["q", "k", "v", "mlp", "logits"]
+NodeKind = Literal["embedding", "head", "q", "k", "v", "mlp", "logits"]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSource:
-    """Component that adds a vector to the stream."""
+class StreamNode:
+    """Source that adds a vector to the stream, or reader of it. Keys and values are read by groups
+    of heads.
+    """
 
-    kind: Literal["embedding", "head", "mlp"]
-    layer: int = -1
-    head: int = -1
-
-    @property
-    def name(self) -> str:
-        """`embedding`, `L16 H0`, `L3 MLP`."""
-        if self.kind == "embedding":
-            return "embedding"
-        return f"L{self.layer} H{self.head}" if self.kind == "head" else f"L{self.layer} MLP"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamReader:
-    """Component that reads the stream. Keys and values are read by groups of heads."""
-
-    kind: ReaderKind
+    kind: NodeKind
     layer: int = -1
     heads: tuple[int, ...] = ()
-    """Heads that use what is read; empty for MLPs and logits."""
+    """Head that writes, or heads that use what is read; empty for MLPs, embedding and logits."""
+
+    @property
+    def head(self) -> int:
+        """First head; −1 without."""
+        return self.heads[0] if self.heads else -1
 
     @property
     def name(self) -> str:
-        """`q of L17 H4`, `k of L17 H3-5`, `L3 MLP`, `logits`."""
-        if self.kind == "logits":
-            return "logits"
+        """`embedding`, `L16 H0`, `q of L17 H4`, `k of L17 H3-5`, `L3 MLP`, `logits`."""
+        if self.kind in ("embedding", "logits"):
+            return self.kind
         if self.kind == "mlp":
             return f"L{self.layer} MLP"
-        first, last = self.heads[0], self.heads[-1]
-        heads = f"H{first}" if first == last else f"H{first}-{last}"
-        return f"{self.kind} of L{self.layer} {heads}"
+        name = f"L{self.layer} H{self.head}" + f"-{self.heads[-1]}" * (len(self.heads) > 1)
+        return name if self.kind == "head" else f"{self.kind} of {name}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +77,8 @@ class StreamGraph:
     """
 
     model: Model
-    sources: tuple[StreamSource, ...]
-    readers: tuple[StreamReader, ...]
+    sources: tuple[StreamNode, ...]
+    readers: tuple[StreamNode, ...]
     exists: np.ndarray
     layers: Mapping[int, nn.Module]
     sites: Mapping[int, Site]
@@ -96,7 +86,7 @@ class StreamGraph:
     mlps: Mapping[int, nn.Module]
     is_parallel: bool
 
-    def readers_of(self, layer: int, kind: ReaderKind) -> list[int]:
+    def readers_of(self, layer: int, kind: NodeKind) -> list[int]:
         """Return the positions of a layer's readers of one kind."""
         return [
             i for i, reader in enumerate(self.readers)
@@ -126,33 +116,29 @@ def stream_graph(model: Model, inputs: Mapping[str, Tensor]) -> StreamGraph:
     root = model.module
     projections = {n: root.get_submodule(model.projections[block, n].module) for n in layers}
     mlps = {n: root.get_submodule(name) for n, name in stream.mlps.items()}
-    sources, readers = [StreamSource("embedding")], []
+    sources, readers = [StreamNode("embedding")], []
     for layer, site in sites.items():
         groups = site.n_groups or site.n_heads
         heads = np.arange(site.n_heads)
-        readers += [StreamReader("q", layer, (int(head),)) for head in heads]
+        readers += [StreamNode("q", layer, (int(head),)) for head in heads]
         for kind in ("k", "v"):
             shared = [tuple(map(int, some)) for some in heads.reshape(groups, -1)]
-            readers += [StreamReader(kind, layer, some) for some in shared]
-        sources += [StreamSource("head", layer, int(head)) for head in heads]
-        readers.append(StreamReader("mlp", layer))
-        sources.append(StreamSource("mlp", layer))
-    readers.append(StreamReader("logits", max(layers) + 1))
+            readers += [StreamNode(kind, layer, some) for some in shared]
+        sources += [StreamNode("head", layer, (int(head),)) for head in heads]
+        readers.append(StreamNode("mlp", layer))
+        sources.append(StreamNode("mlp", layer))
+    readers.append(StreamNode("logits", max(layers) + 1))
     nothing = np.zeros(0)
     graph = StreamGraph(
         model, tuple(sources), tuple(readers), nothing, layers, sites, projections, mlps, False
     )
     is_parallel = _is_parallel(StreamRunner(graph, ForwardPass(model, inputs, -1)))
-    exists = np.array(
-        [
-            [
-                u.layer < r.layer
-                or (r.kind == "mlp" and u.kind == "head" and u.layer == r.layer and not is_parallel)
-                for r in readers
-            ]
-            for u in sources
-        ]
-    )
+
+    def is_read(u: StreamNode, r: StreamNode) -> bool:
+        is_within = r.kind == "mlp" and u.kind == "head" and not is_parallel
+        return u.layer < r.layer or (is_within and u.layer == r.layer)
+
+    exists = np.array([[is_read(u, r) for r in readers] for u in sources])
     return replace(graph, exists=exists, is_parallel=is_parallel)
 
 
@@ -278,9 +264,8 @@ class StreamRunner:
         if not site.is_dot_product or site.scale is None or scores is None:
             return None, None
         keys = _by_head(vectors["keys"], site.n_heads)
-        return scores - site.scale * vectors["queries"] @ keys.transpose(-1, -2), vectors[
-            "sink_logits"
-        ]
+        offset = scores - site.scale * vectors["queries"] @ keys.transpose(-1, -2)
+        return offset, vectors["sink_logits"]
 
     @cached_property
     def sources(self) -> Tensor:
@@ -485,7 +470,7 @@ class StreamRunner:
         rows = rows.detach().requires_grad_()
         total = torch.zeros_like(rows)
         vectors = self.vectors(layer, rows)
-        kinds: tuple[ReaderKind, ...] = ("q", "k", "v")
+        kinds: tuple[NodeKind, ...] = ("q", "k", "v")
         for kind, vector, gradient in zip(kinds, vectors, gradients, strict=True):
             if gradient is None:
                 continue

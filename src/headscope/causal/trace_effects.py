@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import cast, final
 
 import numpy as np
@@ -14,7 +14,6 @@ from transformers.utils.generic import ModelOutput
 from headscope.causal.ablation import Replacement, head_grid
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet
 from headscope.causal.readout import (
-    Pooling,
     Readout,
     find_position,
     log_probabilities,
@@ -24,7 +23,7 @@ from headscope.causal.readout import (
 from headscope.errors import InputError, MissingObjective
 from headscope.model.logits import KINDS, N_ANSWERS, answer_names, are_exclusive, has_probabilities
 from headscope.model.model import Model
-from headscope.results.effect_data import COSINE_DISTANCE, HeadEffects
+from headscope.results.effect_data import HeadEffects
 from headscope.results.trace import Trace
 from headscope.text.tokens import Tokens
 
@@ -45,25 +44,14 @@ class TopLogprobs(Readout):
         assert logits is not None
         return log_probabilities(logits.float(), excludes=self.excludes)[:, self.ids]
 
-    def describe(self) -> dict[str, str | int | float]:
-        """Return the measure."""
-        return {"measure": "logprob"}
-
 
 @final
-@dataclass(frozen=True, eq=False)
 class Vector(Readout):
-    """Vector of the text."""
-
-    pooling: Pooling = field(default="mean")
+    """Vector of the text: the mean over its tokens."""
 
     def read(self, outputs: ModelOutput, logits: Tensor | None) -> Tensor:
         """Return `row unit`."""
-        return pooled(outputs, self.pooling).float()
-
-    def describe(self) -> dict[str, str | int | float]:
-        """Return the measure and the pooling."""
-        return {"measure": COSINE_DISTANCE, "pooling": self.pooling}
+        return pooled(outputs, "mean").float()
 
 
 def measure_every_head(

@@ -15,13 +15,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path, read_sealed, sealed
@@ -37,7 +35,7 @@ from headscope.causal.pair_wires import (
     graph_of,
     mean_sources,
 )
-from headscope.causal.patch import TextPairs, as_pairs
+from headscope.causal.patch import TextPairs, as_pairs, closed, require_gap
 from headscope.causal.stream_runner import StreamGraph
 from headscope.errors import FileFormatError, InputError, UnknownName
 from headscope.model.identity import versions, weights_sha256
@@ -119,7 +117,23 @@ def wires(
     candidates = graph.exists if heads is None else graph.exists & _touching(graph, heads)
     numbers = number_templates([first for first, _ in given.texts], given.templates)
     mean = mean_sources(graph, encoded) if replace == "mean" else None
-    store = PairStore(folder, graph, replace, mean)
+    kept = None if folder is None else Path(folder) / "pairs"
+    common: dict[str, object] = {}
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        weights = weights_sha256(model.module)
+        common = {"weights": weights, "replace": replace, "steps": IG_STEPS, **versions()}
+        if mean is not None:  # of all pairs, so other pairs give other numbers
+            common["mean"] = hashlib.sha256(mean.cpu().numpy().tobytes()).hexdigest()
+
+    def measure(
+        pair: EncodedPair, kind: object, make: Callable[[PairWires], dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Return numbers of a pair; a stopped call goes on with those in the folder."""
+        key = {"texts": pair.texts, "answers": [pair.target, pair.foil],
+               "position": pair.position, "kind": kind}  # fmt: skip
+        return _stored(kept, common | key, lambda: make(pair.run(graph, replace, mean)))
+
     n_done = itertools.count(1)
     with closing(Meter(2 * len(encoded), shown=progress)) as meter:
 
@@ -133,23 +147,27 @@ def wires(
         integrated, screen = np.zeros(shape), np.zeros((*shape, n_members))
         gaps = np.zeros(len(encoded))
         for i, (pair, number) in enumerate(zip(encoded, numbers, strict=True)):
-            found = store.get(pair, "estimates", _estimate)
+            found = measure(pair, "estimates", _estimate)
             gaps[i] = found["gap"]
             for name, total in (("integrated", integrated), ("screen", screen)):
                 total[number] -= np.sign(gaps[i]) * found[name]  # the closed part of the gap
             advance(1)
-        if not np.abs(gaps).sum() > 0:
-            raise InputError("The two texts of every pair give the same logits: there is no gap.")
+        require_gap(gaps)
         chosen = choose(integrated.sum(0), screen.sum(0), candidates, n_exact)
-        runs = _runs(graph, chosen)
+        runs: list[WireRun] = []
+        columns: list[tuple[int, int]] = []  # 0 is the whole effect, then the heads of a group
+        for number, (source, reader) in enumerate(chosen.tolist()):
+            heads_of = graph.readers[reader].heads
+            members = (-1, *heads_of) if len(heads_of) > 1 else (-1,)
+            runs += [WireRun(source, reader, head) for head in members]
+            columns += [(number, column) for column in range(len(members))]
         kind = ["exact", [(run.source, run.reader, run.head) for run in runs]]
-        exact_effects = []
-        for pair in encoded:
-            found = store.get(pair, kind, lambda run: {"effects": run.exact(runs)})
-            exact_effects.append(found["effects"])
+        effects = np.full((len(encoded), len(chosen), 1 + n_members), np.nan)
+        for own, pair in zip(effects, encoded, strict=True):
+            found = measure(pair, kind, lambda run: {"effects": run.exact(runs)})
+            own[tuple(np.transpose(columns))] = found["effects"]
             advance(1)
     sizes = pool(np.abs(gaps), numbers)
-    effects = _arranged(runs, chosen, np.stack(exact_effects), screen.shape[-1])
     measured = _MeasuredWires(candidates, integrated, screen, chosen, effects, gaps, numbers)
     table = measured.shares()
     table |= {"stability": measured.stability(seed), "p": measured.held_out_p()}
@@ -201,49 +219,28 @@ def describe(numbers: np.ndarray, n_pairs: int) -> str:
     return said if n >= 2 * MIN_TEMPLATES else f"{said}; fewer than 8 templates, so without test"
 
 
-class PairStore:
-    """Numbers of single pairs in a folder, named by a hash, so that a stopped run can go on."""
-
-    def __init__(
-        self,
-        folder: str | os.PathLike[str] | None,
-        graph: StreamGraph,
-        replace: Replace,
-        mean: Tensor | None = None,
-    ) -> None:
-        self._run = partial(EncodedPair.run, graph=graph, replace=replace, mean=mean)
-        self._folder = None if folder is None else Path(folder) / "pairs"
-        self._key: dict[str, Any] = {}
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            weights = weights_sha256(graph.model.module)
-            self._key = {"weights": weights, "replace": replace, "steps": IG_STEPS, **versions()}
-            if mean is not None:  # of all pairs, so other pairs give other numbers
-                content = mean.cpu().numpy().tobytes()
-                self._key["mean"] = hashlib.sha256(content).hexdigest()
-
-    def get(
-        self, pair: EncodedPair, kind: object, make: Callable[[PairWires], dict[str, np.ndarray]]
-    ) -> dict[str, np.ndarray]:
-        """Return stored arrays of a pair, or make them of its run and store them."""
-        if self._folder is None:
-            return make(self._run(pair))
-        key = self._key | {"texts": pair.texts, "answers": [pair.target, pair.foil],
-                           "position": pair.position, "kind": kind}  # fmt: skip
-        digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:24]
-        file = self._folder / f"{digest}.npz"
-        if file.is_file():
-            try:
-                with np.load(io.BytesIO(read_sealed(file)), allow_pickle=False) as stored:
-                    return {name: stored[name] for name in stored.files}
-            except FileFormatError:
-                file.unlink()  # damaged: measured again
-        arrays = make(self._run(pair))
-        content = io.BytesIO()
-        np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
-        with atomic_path(file) as temporary:
-            temporary.write_bytes(sealed(content.getvalue()))
-        return arrays
+def _stored(
+    folder: Path | None,
+    key: Mapping[str, object],
+    make: Callable[[], dict[str, np.ndarray]],
+) -> dict[str, np.ndarray]:
+    """Return arrays stored in a folder under the hash of a key, or make and store them."""
+    if folder is None:
+        return make()
+    digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:24]
+    file = folder / f"{digest}.npz"
+    if file.is_file():
+        try:
+            with np.load(io.BytesIO(read_sealed(file)), allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        except FileFormatError:
+            file.unlink()  # damaged: measured again
+    arrays = make()
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+    with atomic_path(file) as temporary:
+        temporary.write_bytes(sealed(content.getvalue()))
+    return arrays
 
 
 def _touching(graph: StreamGraph, heads: Sequence[Head]) -> np.ndarray:
@@ -283,38 +280,12 @@ def choose(
     return np.stack(np.unravel_index(order, candidates.shape), 1)
 
 
-def _runs(graph: StreamGraph, chosen: np.ndarray) -> list[WireRun]:
-    """Return the exact runs of wires: each whole, and by head where a group shares a reader."""
-    runs = []
-    for source, reader in chosen.tolist():
-        heads = graph.readers[reader].heads
-        runs.append(WireRun(source, reader))
-        runs += [WireRun(source, reader, head) for head in heads if len(heads) > 1]
-    return runs
-
-
-def _arranged(
-    runs: Sequence[WireRun], chosen: np.ndarray, moved: np.ndarray, n_members: int
-) -> np.ndarray:
-    """Return `pair wire 1+member`: the whole effect, then its split by head (NaN without)."""
-    result = np.full((len(moved), len(chosen), 1 + n_members), np.nan)
-    wire, member = -1, 0
-    for i, run in enumerate(runs):
-        wire, member = (wire + 1, 0) if run.head < 0 else (wire, member + 1)
-        result[:, wire, member] = moved[:, i]
-    return result
-
-
-def clustered(closed: np.ndarray, gaps: np.ndarray, numbers: np.ndarray) -> Jackknife:
+def clustered(changes: np.ndarray, gaps: np.ndarray, numbers: np.ndarray) -> Jackknife:
     """Return the share of the gap (`pair …`), with templates as buckets."""
-    sizes = np.abs(gaps).reshape(-1, *(1,) * (closed.ndim - 1))
+    sizes = np.abs(gaps).reshape(-1, *(1,) * (changes.ndim - 1))
     return ratio_jackknife(
-        pool(closed, numbers), pool(np.broadcast_to(sizes, closed.shape), numbers)
+        pool(changes, numbers), pool(np.broadcast_to(sizes, changes.shape), numbers)
     )
-
-
-def _closed(effects: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    return np.asarray(-np.sign(gaps).reshape(-1, *(1,) * (effects.ndim - 1)) * effects)
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,12 +303,12 @@ class _MeasuredWires:
     def shares(self) -> dict[str, np.ndarray]:
         """Return shares with intervals, t with G − 1 degrees of freedom over G templates."""
         effects, gaps = self.effects, self.gaps
-        whole = clustered(_closed(effects[..., 0], gaps), gaps, self.numbers)
+        whole = clustered(closed(effects[..., 0], gaps), gaps, self.numbers)
         n = len(self.integrated)
         half = np.full(whole.value.shape, np.nan)
         if n >= MIN_TEMPLATES:
             half = t_critical(n - 1.0) * np.sqrt(whole.variance)
-        split = _closed(effects[..., 1:], gaps).sum(0) / np.abs(gaps).sum()
+        split = closed(effects[..., 1:], gaps).sum(0) / np.abs(gaps).sum()
         return {"share": whole.value, "low": whole.value - half, "high": whole.value + half,
                 "share_by_head": split}  # fmt: skip
 
@@ -373,7 +344,7 @@ class _MeasuredWires:
         known, n_chosen = self._again(self.integrated[::2].sum(0), self.screen[::2].sum(0))
         _, renumbered = np.unique(self.numbers[odd], return_inverse=True)
         gaps = self.gaps[odd]
-        share = clustered(_closed(self.effects[odd, :, 0], gaps), gaps, renumbered)
+        share = clustered(closed(self.effects[odd, :, 0], gaps), gaps, renumbered)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(share.value == 0, 0.0, share.value / np.sqrt(share.variance))
         tested = t_two_sided(t, n_odd - 1.0)[known]
@@ -416,9 +387,8 @@ def _places(
     """Return where the largest wires are read in one pair, and the part of that position. A source
     is replaced at one position at a time.
     """
-    sizes = np.fmax(np.abs(table["share"]), np.nanmax(
-        np.column_stack((np.abs(table["share_by_head"]), np.zeros(len(chosen)))), 1
-    ))  # fmt: skip
+    every = np.abs(np.column_stack((table["share"], table["share_by_head"])))
+    sizes = np.fmax.reduce(every, axis=1)
     at, part = np.full(len(chosen), -1), np.full(len(chosen), np.nan)
     runs, places = [], []
     for i in np.argsort(-sizes, kind="stable")[:N_SHOWN]:

@@ -259,8 +259,7 @@ class RankedTable:
         )
         self.roles: xr.Dataset | None
         self.roles, self._measured_by = next(
-            ((roles, result) for roles, result in by_corpus if roles is not None),
-            (None, results[0]),
+            (found for found in by_corpus if found[0] is not None), (None, results[0])
         )
         self.columns: list[RankedVariable] = []
         seen: dict[str, np.ndarray] = {}
@@ -345,22 +344,22 @@ def _columns(data: xr.Dataset, array: xr.DataArray) -> Iterator[RankedVariable]:
     layers = [int(n) for n in data["layer"].values] if "layer" in data.coords else []
     dims = [str(dim) for dim in reversed(array.dims) if dim not in ("layer", "head")]
     array = array.transpose("layer", "head", *dims)
-    bounds = data.get(f"{name}_interval")
-    bounds = None if bounds is None else bounds.transpose("bound", "layer", "head", *dims)
+    others = [
+        None if other is None else other.transpose(..., "layer", "head", *dims)
+        for other in (data.get(f"{name}_interval"), data.get(f"{name}_typical"))
+    ]
     if dims == ["key_class"]:  # a class may repeat a later one: the first token may be [CLS]
         values, numbers = array.values, range(array.shape[-1])
         is_same = [[np.array_equal(values[..., i], values[..., j], equal_nan=True)
                     for j in numbers[i + 1 :]] for i in numbers]  # fmt: skip
         distinct = [i for i in numbers if not any(is_same[i])]
         array = array.isel(key_class=distinct)
-        bounds = None if bounds is None else bounds.isel(key_class=distinct)
-    middle = data.get(f"{name}_typical")
-    if middle is not None:
-        middle = middle.transpose("layer", "head", *dims)
-        middle = middle.sel({dim: array[dim].values for dim in dims if dim in middle.coords})
+        others = [other if other is None else other.isel(key_class=distinct) for other in others]
     flat = array.values.reshape(*array.shape[:2], -1)
-    flat_middle = None if middle is None else middle.values.reshape(flat.shape)
-    flat_bounds = None if bounds is None else bounds.values.reshape(*bounds.shape[:3], -1)
+    bounds, middle = (
+        None if other is None else other.values.reshape(*other.shape[: other.ndim - len(dims)], -1)
+        for other in others
+    )
     labels = itertools.product(*(array[dim].values.tolist() for dim in dims))
     for i, label in enumerate(labels):
         values = flat[..., i]
@@ -379,8 +378,8 @@ def _columns(data: xr.Dataset, array: xr.DataArray) -> Iterator[RankedVariable]:
             display,
             layers,
             values,
-            None if flat_bounds is None else flat_bounds[..., i],
-            None if flat_middle is None else flat_middle[..., i],
+            None if bounds is None else bounds[..., i],
+            None if middle is None else middle[..., i],
             1 + len(measured) - np.searchsorted(measured, values, side="right"),
             len(measured),
             baseline,

@@ -27,6 +27,7 @@ from headscope.model.identity import describe_model, versions
 from headscope.model.load import as_model
 from headscope.model.model import Model
 from headscope.results.result import Result
+from headscope.results.steps import with_previous
 
 ROWS_AT_ONCE = 4
 
@@ -90,15 +91,7 @@ def detect_heads(
             model.read(inputs, read)
     states = accumulator.states()
     blocks = finalize_all(states, metrics, axes, accumulator.layers())
-    for block, data in blocks.items():
-        previous = {
-            f"previous_token{end}": data[f"offset_share{end}"].sel(offset=-1, drop=True)
-            for end in ("", "_interval", "_n_eff")
-        }
-        about = {"title": "To the previous token", "short_title": "Previous token"}
-        previous["previous_token"] = previous["previous_token"].assign_attrs(about)
-        blocks[block] = data.assign(previous)
-    return Result(
+    found = Result(
         blocks,
         label_states(states, metrics),
         {
@@ -117,6 +110,7 @@ def detect_heads(
             "versions": versions(),
         },
     )
+    return with_previous(found)
 
 
 def _draw(

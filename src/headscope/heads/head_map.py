@@ -85,8 +85,7 @@ class HeadMap:
         largest = self.largest_effect
         if largest is None:
             return None
-        sizes: np.ndarray = np.nan_to_num(np.abs(self.data["effect"].values) / largest)
-        return sizes
+        return np.asarray(np.nan_to_num(np.abs(self.data["effect"].values) / largest))
 
     @property
     def size_meaning(self) -> str:

@@ -96,13 +96,11 @@ class RoleShares:
 
     def share(self, role: str) -> np.ndarray:
         """`layer head` of one role."""
-        table: np.ndarray = self.shares[NAMES.index(role)]
-        return table
+        return np.asarray(self.shares[NAMES.index(role)])
 
     def has(self, role: str) -> np.ndarray:
         """`layer head`: whether each head reaches the role's thresholds."""
-        table: np.ndarray = self.holds[NAMES.index(role)]
-        return table
+        return np.asarray(self.holds[NAMES.index(role)])
 
     def choose(self, coords: Mapping[str, np.ndarray], source: str) -> xr.Dataset:
         """Return the role with the largest share of each head, as a table."""
@@ -284,10 +282,8 @@ def known_weights(block: Block) -> np.ndarray:
 
 def _kinds(texts: Iterable[str]) -> np.ndarray:
     """Return numbers that are equal where texts are, ignoring case."""
-    numbers: dict[str, int] = {}
-    return np.array(
-        [numbers.setdefault(text.strip().casefold(), len(numbers)) for text in texts], np.int64
-    )
+    plain = np.array([text.strip().casefold() for text in texts], dtype=object)
+    return np.unique(plain, return_inverse=True)[1]
 
 
 def _word_kinds(tokens: Tokens) -> np.ndarray:
@@ -299,9 +295,8 @@ def _duplicates(tokens: Tokens, stops: np.ndarray) -> np.ndarray:
     """`query key`: tokens of the same word at another place."""
     words, kinds = np.array(tokens.words), _word_kinds(tokens)
     kinds[stops] = -1
-    equal: np.ndarray = np.equal.outer(kinds, kinds) & (kinds >= 0)[:, None]
-    equal &= np.not_equal.outer(words, words)
-    return equal
+    equal = np.equal.outer(kinds, kinds) & (kinds >= 0)[:, None]
+    return np.asarray(equal & np.not_equal.outer(words, words))
 
 
 def _after_duplicate(tokens: Tokens) -> np.ndarray:
@@ -325,15 +320,13 @@ def _shares(weights: np.ndarray, places: list[np.ndarray], votes: list[np.ndarra
     paid = (flat @ tables).astype(np.float64)
     total = weights.sum(-1, dtype=np.float64).reshape(n_layers * n_heads, -1) @ np.stack(votes, 1)
     shares = np.divide(paid, total, out=np.full_like(paid, np.nan), where=total > 0)
-    table: np.ndarray = shares.T.reshape(len(places), n_layers, n_heads)
-    return table
+    return np.asarray(shares.T.reshape(len(places), n_layers, n_heads))
 
 
 def _visible(block: Block) -> np.ndarray:
     """`layer query key`: visible keys; one layer if all layers see the same."""
     if "visible" in block.data:
-        visible: np.ndarray = block.data["visible"].transpose("layer", "query", "key").values
-        return visible
+        return np.asarray(block.data["visible"].transpose("layer", "query", "key").values)
     n_queries, n_keys = block.attention.sizes["query"], block.attention.sizes["key"]
     if block.is_causal:
         return np.tri(n_queries, n_keys, n_keys - n_queries, dtype=bool)[None]

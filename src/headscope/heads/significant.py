@@ -126,7 +126,7 @@ def significant_heads(
             metric_from_dict(values)  # an error if its class is not registered here
     known = labeled_jackknives(result, block)
     labeled = of_heads(known, name, labels)
-    called = display_of(labeled.array).title
+    mine, called = labeled.jackknife, display_of(labeled.array).title
     if labels:
         called += f" ({', '.join(label_of(*label) for label in labels.items())})"
     if isinstance(against, Result):
@@ -138,47 +138,33 @@ def significant_heads(
                 "can be compared one by one where both have as many. result.compare has the means."
             )
         is_paired = is_of_same_documents(result, against)
-        difference = (paired if is_paired else unpaired)(labeled.jackknife, theirs.jackknife)
+        difference = (paired if is_paired else unpaired)(mine, theirs.jackknife)
         title = f"{called} of {result.model} minus {against.model}"
         differences = labeled.array.copy(data=difference.value)
-        said = caution(
-            name, labeled.array, labeled.jackknife, theirs.jackknife, is_paired=is_paired
-        )
-        p = p_differs_both(labeled.jackknife, theirs.jackknife, is_paired=is_paired)
-        medians = (
-            typical(labeled.jackknife, theirs.jackknife)
-            if is_paired
-            else typical(labeled.jackknife) - typical(theirs.jackknife)
-        )
+        both = mine, theirs.jackknife
+        said = caution(name, labeled.array, *both, is_paired=is_paired)
+        p = p_differs_both(*both, is_paired=is_paired)
+        medians = typical(*both) if is_paired else typical(mine) - typical(theirs.jackknife)
         return _listed(title, differences, difference.bounds, medians, difference.p, p, level, said)
-    driven = labeled.jackknife
+    driven = mine
     if isinstance(against, str):
         counts = probe_counts(result, block)
         rival, rivals = rivals_of(known, counts, labeled, name, against, labels)
-        driven = labeled.jackknife - rivals[0]
-        alone = np.max([p_above(labeled.jackknife - other) for other in rivals], axis=0)
-        p = np.max([p_above_both(labeled.jackknife, other) for other in rivals], axis=0)
+        driven = mine - rivals[0]
+        alone = np.max([p_above(mine - other) for other in rivals], axis=0)
+        p = np.max([p_above_both(mine, other) for other in rivals], axis=0)
     else:
-        if labeled.jackknife.scale == "logit" and not 0 <= against <= 1:
+        if mine.scale == "logit" and not 0 <= against <= 1:
             raise InputError(
                 f"against={against:g}, but {name} is a share: expected a number from 0 to 1."
             )
         rival = f"{against:g}"
-        alone = p_above(labeled.jackknife, float(against))
-        p = p_above_both(labeled.jackknife, float(against))
-    bounds = interval(labeled.jackknife).bounds
+        alone = p_above(mine, float(against))
+        p = p_above_both(mine, float(against))
+    bounds, title = interval(mine).bounds, f"{called} above {rival}"
     said = [f"Note: {result.independence}."] if result.independence else []
-    said += [*dominated(name, [labeled.jackknife]), *driven_by_one(name, labeled.array, [driven])]
-    return _listed(
-        f"{called} above {rival}",
-        labeled.array,
-        bounds,
-        typical(labeled.jackknife),
-        alone,
-        p,
-        level,
-        said,
-    )
+    said += [*dominated(name, [mine]), *driven_by_one(name, labeled.array, [driven])]
+    return _listed(title, labeled.array, bounds, typical(mine), alone, p, level, said)
 
 
 def _is_number(value: object) -> bool:

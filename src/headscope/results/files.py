@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import h5py  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
@@ -34,6 +34,7 @@ from headscope.results.media import Media
 from headscope.results.predictions import Predictions
 from headscope.results.probe import Probe
 from headscope.results.result import MeasuredDocument, Result
+from headscope.results.steps import stacked
 from headscope.results.trace import Block, Trace
 from headscope.results.wires import Wires
 from headscope.text.tokens import Frame, MediaToken, Patch, Tokens
@@ -52,54 +53,56 @@ def _save(
         seal(temporary)
 
 
+def _root(data: xr.Dataset, name: str, content: Mapping[str, Any], **attrs: str) -> xr.Dataset:
+    """Return the root of a file. Long texts are variables: HDF5 limits attributes to 64 kB."""
+    root = data.assign({name: ((), json.dumps(dict(content), ensure_ascii=True))})
+    root.attrs.update(headscope=attrs.pop("headscope"), format=FILE_FORMAT, **attrs)
+    return root
+
+
+def _opened(groups: Mapping[str, xr.Dataset], name: str) -> tuple[xr.Dataset, Any]:
+    """Return the data of a root, without what `_root` added, and its text."""
+    data = groups["/"].drop_vars(name)
+    del data.attrs["headscope"], data.attrs["format"]
+    return data, json.loads(str(groups["/"][name].item()))
+
+
 def save_probe(probe: Probe, path: str | os.PathLike[str]) -> None:
     """Write a probe; the file appears when complete."""
-    # Long texts are variables: HDF5 limits attributes to 64 kB.
-    text = json.dumps(dict(probe.provenance), ensure_ascii=True)
-    root = probe.scores.assign(provenance=((), text))
-    root.attrs.update(headscope=PROBE, format=FILE_FORMAT, kind=probe.kind)
+    root = _root(probe.scores, "provenance", probe.provenance, headscope=PROBE, kind=probe.kind)
     _save(path, {"/": root, **{f"/{x}": getattr(probe, x) for x in GROUPS}})
 
 
 def _load_probe(groups: Mapping[str, xr.Dataset]) -> Probe:
-    root = groups["/"]
-    provenance = json.loads(str(root["provenance"].item()))
-    kind = str(root.attrs["kind"])
-    root = root.drop_vars("provenance")
-    root.attrs = {}
-    return Probe(kind, groups["/parameters"], root, groups["/log"], provenance)
+    scores, provenance = _opened(groups, "provenance")
+    kind = str(scores.attrs.pop("kind"))
+    return Probe(kind, groups["/parameters"], scores, groups["/log"], provenance)
 
 
 def save_wires(wires: Wires, path: str | os.PathLike[str]) -> None:
     """Write wires; the file appears when complete."""
-    text = json.dumps(dict(wires.about), ensure_ascii=True)
-    root = wires.data.assign(about=((), text))
-    root.attrs.update(headscope=WIRES, format=FILE_FORMAT)
-    _save(path, {"/": root}, compression=4)
+    _save(path, {"/": _root(wires.data, "about", wires.about, headscope=WIRES)}, compression=4)
 
 
 def _load_wires(groups: Mapping[str, xr.Dataset]) -> Wires:
-    root = groups["/"]
-    about = json.loads(str(root["about"].item()))
-    root = root.drop_vars("about")
-    root.attrs = {}
-    return Wires(root, about)
+    return Wires(*_opened(groups, "about"))
 
 
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     """Write a result; the file appears when complete."""
     main, *others = result.blocks
-    # Long texts are variables: HDF5 limits attributes to 64 kB.
-    root = result.blocks[main].assign(
-        provenance=((), json.dumps(dict(result.provenance), ensure_ascii=True))
-    )
-    root.attrs.update(headscope=RESULT, format=FILE_FORMAT, blocks=json.dumps([main, *others]))
+    attrs = {"headscope": RESULT, "blocks": json.dumps([main, *others])}
+    root = _root(result.blocks[main], "provenance", result.provenance, **attrs)
     datasets: dict[str, xr.Dataset] = {"/": root}
     for name in others:
         datasets[f"/blocks/{name}"] = result.blocks[name]
     for block in result.blocks if result.groups else ():
-        groups = {name: blocks[block] for name, blocks in result.groups.items()}
-        datasets[f"/groups/{block}"] = _stacked(groups)
+        groups = [blocks[block] for blocks in result.groups.values()]
+        coords = {**groups[0].coords, "group": list(result.groups)}
+        # Groups share a dataset: one for each would load slowly.
+        datasets[f"/groups/{block}"] = stacked(groups, "group", coords).assign_attrs(
+            groups[0].attrs
+        )
     for block, metrics in result.states.items():
         datasets[f"/states/{block}"] = _packed(metrics)
     datasets["/documents"] = _documents(result)
@@ -107,13 +110,9 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
 
 
 def _load_result(groups: Mapping[str, xr.Dataset]) -> Result:
-    root = groups["/"]
-    provenance = json.loads(str(root["provenance"].item()))
-    main, *others = json.loads(root.attrs["blocks"])
-    root = root.drop_vars("provenance")
-    for name in ("headscope", "format", "blocks"):
-        del root.attrs[name]
-    blocks = {main: root, **{name: groups[f"/blocks/{name}"] for name in others}}
+    data, provenance = _opened(groups, "provenance")
+    main, *others = json.loads(data.attrs.pop("blocks"))
+    blocks = {main: data, **{name: groups[f"/blocks/{name}"] for name in others}}
     states: dict[str, dict[str, xr.Dataset]] = {}
     by_group: dict[str, dict[str, xr.Dataset]] = {}
     for name, data in groups.items():
@@ -124,20 +123,6 @@ def _load_result(groups: Mapping[str, xr.Dataset]) -> Result:
             for number, group in enumerate(data["group"].values):
                 by_group.setdefault(str(group), {})[rest[0]] = data.isel(group=number, drop=True)
     return Result(blocks, states, provenance, _measured(groups["/documents"]), by_group)
-
-
-def _stacked(groups: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """Join the groups along a new axis: a dataset for each would load slowly."""
-    first = next(iter(groups.values()))
-    arrays = {
-        name: (
-            ("group", *array.dims),
-            np.stack([data.variables[name].values for data in groups.values()]),
-            array.attrs,
-        )
-        for name, array in first.data_vars.items()
-    }
-    return xr.Dataset(arrays, {**first.coords, "group": list(groups)}, first.attrs)
 
 
 def _packed(metrics: Mapping[str, xr.Dataset]) -> xr.Dataset:
@@ -314,13 +299,7 @@ def _within(groups: Mapping[str, xr.Dataset], place: str) -> Iterator[tuple[str,
 
 def _prediction_dataset(predictions: Predictions) -> xr.Dataset:
     data = predictions.data
-    strings = {
-        name: (
-            data[name].dims,
-            _strings(tuple(data[name].values.ravel())).reshape(data[name].shape),
-        )
-        for name in ("token", "at")
-    }
+    strings = {name: (data[name].dims, _strings(data[name].values)) for name in ("token", "at")}
     return data.drop_vars(list(strings)).assign(strings).assign_attrs(kind=predictions.kind)
 
 
@@ -392,9 +371,9 @@ def _tokens(data: xr.Dataset) -> Tokens:
     )
 
 
-def _strings(texts: tuple[str, ...]) -> np.ndarray:
+def _strings(texts: Sequence[str] | np.ndarray) -> np.ndarray:
     """Return JSON strings: netCDF strings cannot hold NUL or lone surrogates."""
-    return np.array([json.dumps(text) for text in texts], dtype=object)
+    return np.asarray(np.vectorize(json.dumps, otypes=[object])(np.array(texts, dtype=object)))
 
 
 def _text_tuple(array: xr.DataArray) -> tuple[str, ...]:
@@ -502,13 +481,9 @@ def save_groups(
             scales: dict[str, h5py.Dataset] = {}
             for dim, size in data.sizes.items():
                 name = str(dim)
-                if name not in items:
-                    empty = group.create_dataset(name, (size,), ">f4")
-                    empty.make_scale(f"{NO_VARIABLE.decode()}. {size:10d}")
-                    scales[name] = empty
-                else:
-                    items[name].make_scale(name)
-                    scales[name] = items[name]
+                title = name if name in items else f"{NO_VARIABLE.decode()}. {size:10d}"
+                scales[name] = items.get(name) or group.create_dataset(name, (size,), ">f4")
+                scales[name].make_scale(title)
                 scales[name].attrs["_Netcdf4Dimid"] = np.int32(next(numbers))
             for name, item in items.items():
                 if name not in scales:

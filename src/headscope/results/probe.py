@@ -64,20 +64,9 @@ class Probe:
         """
         if "reliance" not in self.scores:
             raise InputError(f"A {self.kind} probe reads no attention: it relies on no head.")
-        values = self.scores["reliance"]
-        layers, heads = values["layer"].values, values["head"].values
-        rows = sorted(set(layers.tolist()))
-        shape = (values.sizes["direction"], len(rows), int(heads.max()) + 1)
-        array = np.full(shape, np.nan)
-        array[:, [rows.index(layer) for layer in layers], heads] = values.values
-        coords = {"direction": values["direction"].values, "layer": rows}
-        return xr.DataArray(
-            array,
-            dims=("direction", "layer", "head"),
-            coords={**coords, "head": np.arange(shape[2])},
-            name="reliance",
-            attrs=values.attrs,
-        )
+        by_head = self.scores["reliance"].set_index(input=["layer", "head"]).unstack("input")
+        heads = np.arange(int(by_head["head"].max()) + 1)
+        return by_head.astype(float).reindex(head=heads).rename("reliance")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the probe to one netCDF file, readable by `headscope.open` and xarray."""

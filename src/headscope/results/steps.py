@@ -37,9 +37,21 @@ def stack_steps(results: Mapping[int, Result]) -> Result:
     for step, result in zip(steps, ordered, strict=True):
         check_same(steps[0], ordered[0], step, result)
     last = ordered[-1]
-    blocks = {name: _joined([r.blocks[name] for r in ordered], steps) for name in last.blocks}
+    blocks = {
+        name: stacked(
+            [r.blocks[name] for r in ordered], STEP, {STEP: steps, **ordered[0].blocks[name].coords}
+        )
+        for name in last.blocks
+    }
     states = {
-        block: {name: _joined([r.states[block][name] for r in ordered], None) for name in metrics}
+        block: {
+            name: stacked(
+                [r.states[block][name] for r in ordered],
+                STEP,
+                ordered[0].states[block][name].coords,
+            )
+            for name in metrics
+        }
         for block, metrics in last.states.items()
     }
     models = [{"step": n, **r.provenance["model"]} for n, r in zip(steps, ordered, strict=True)]
@@ -98,15 +110,17 @@ def with_previous(result: Result) -> Result:
     return replace(result, blocks={**result.blocks, next(iter(result.blocks)): data.assign(added)})
 
 
-def _joined(parts: Sequence[xr.Dataset], steps: Sequence[int] | None) -> xr.Dataset:
+def stacked(parts: Sequence[xr.Dataset], axis: str, coords: Mapping[Any, object]) -> xr.Dataset:
     """Stack each variable along a new first axis; names, axes and labels must agree."""
-    first = parts[0]
-    arrays = {}
-    for name, array in first.data_vars.items():
-        values = [part.variables[name].values for part in parts]
-        arrays[name] = ((STEP, *array.dims), np.stack(values), array.attrs)
-    coords = {name: first[name] for name in first.coords}
-    return xr.Dataset(arrays, coords if steps is None else {STEP: list(steps), **coords})
+    arrays = {
+        name: (
+            (axis, *array.dims),
+            np.stack([part.variables[name].values for part in parts]),
+            array.attrs,
+        )
+        for name, array in parts[0].data_vars.items()
+    }
+    return xr.Dataset(arrays, coords)
 
 
 def _listed(steps: Sequence[int], most: int = 8) -> str:

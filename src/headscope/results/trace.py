@@ -469,19 +469,11 @@ class Trace:
             InputError: the trace lacks a named part, or its weights are not attention.
         """
         from headscope.page.replies import replies_for
-        from headscope.page.selection import make_selection
         from headscope.page.widget import explore
 
-        traces = _weighted_traces(self, other, over)
-        selection = make_selection(
-            traces[0],
-            view=view,
-            block=block,
-            layer=layer,
-            heads=heads,
-            queries=queries,
-            theme=theme,
-        )
+        chosen = {"view": view, "block": block, "layer": layer, "heads": heads}
+        more = {"queries": queries, "theme": theme}
+        traces, selection = _selected(self, other, over, **chosen, **more)
         return explore(
             replies_for(traces),
             selection=selection,
@@ -529,18 +521,10 @@ class Trace:
         - `live`: put the model into the page too, if it is small enough (see `save_live`).
         """
         from headscope.page.save_page import save_page
-        from headscope.page.selection import make_selection
 
-        traces = _weighted_traces(self, other, over)
-        selection = make_selection(
-            traces[0],
-            view=view,
-            block=block,
-            layer=layer,
-            heads=heads,
-            queries=queries,
-            theme=theme,
-        )
+        chosen = {"view": view, "block": block, "layer": layer, "heads": heads}
+        more = {"queries": queries, "theme": theme}
+        traces, selection = _selected(self, other, over, **chosen, **more)
         options: Any = {
             "neurons": neurons,
             "titles": titles,
@@ -647,14 +631,18 @@ def word_matrix(tokens: Tokens, *, mean: bool) -> np.ndarray:
     return matrix
 
 
-def _weighted_traces(trace: Trace, other: Trace | None, over: Over) -> list[Trace]:
-    """Return one trace or two, over attention or norms."""
+def _selected(
+    trace: Trace, other: Trace | None, over: Over, **chosen: Any
+) -> tuple[list[Trace], str]:
+    """Return one trace or two, over attention or norms, and what a page opens on."""
     from headscope.page.save_page import need_trace
+    from headscope.page.selection import make_selection
 
     if over not in OVER:
         raise UnknownName.of("over", over, OVER)
     traces = [need_trace(item) for item in (trace, other) if item is not None]
-    return traces if over == "attention" else [item.norm_weighted() for item in traces]
+    traces = traces if over == "attention" else [item.norm_weighted() for item in traces]
+    return traces, make_selection(traces[0], **chosen)
 
 
 OVER = ("attention", "norm")

@@ -294,8 +294,7 @@ def pool(sums: np.ndarray, units: np.ndarray, axis: int = 0) -> np.ndarray:
     if n == len(units) and (units == np.arange(n)).all():
         return by_bucket
     pooled = np.zeros((n, *by_bucket.shape[1:]))
-    for bucket, unit in enumerate(units.tolist()):
-        pooled[unit] += by_bucket[bucket]
+    np.add.at(pooled, units, by_bucket)
     return pooled
 
 

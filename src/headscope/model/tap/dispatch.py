@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, TapUnsupported
-from headscope.model.edits import Edit, Vectors
+from headscope.model.edits import Edit, Vectors, WatchOutputs
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
 from headscope.model.tap.interface import (
     EagerFunction,
@@ -116,6 +116,7 @@ class Participants:
             if edit.touches(m.site, m.bound_sites.wiring.main_block())
         ]
         attachments = [member.attachment for member in members]
+        self.is_changed = not all(isinstance(edit, WatchOutputs) for _, edit in self.edits)
         self.wants_scores = any(x.wants_scores for x in attachments)
         self.wants_gradient = any(x.on_gradient is not None for x in attachments)
         self.returns_weights = all(x.returns_weights for x in attachments)
@@ -275,11 +276,12 @@ class _Dispatcher:
         call = EagerCall(function, module, query, key, value, args, kwargs)
         if participants is None:
             return call.with_mask().run()
-        is_changed = participants.edits or participants.wants_gradient
-        needs_steps = is_changed or participants.wants_scores
+        is_changed = participants.is_changed or participants.wants_gradient
+        needs_steps = bool(participants.edits) or is_changed or participants.wants_scores
         if not participants.returns_weights:
             if participants.is_unread and not is_changed:
-                return run_unread(call, participants.site, _plain_mask(call, participants))
+                output, _ = run_unread(call, participants.site, _plain_mask(call, participants))
+                return participants.edit_outputs(output.transpose(1, 2)).transpose(1, 2), None
             if not needs_steps and participants.rows is not None:
                 run = _with_gradients if participants.takes_gradients else _by_rows
                 return run(participants, call), None
