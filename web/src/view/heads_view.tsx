@@ -437,6 +437,7 @@ function RoleLegend({ side }: { side: Side }) {
       counts.set(id, (counts.get(id) ?? 0) + 1);
     });
   });
+  const { numbers } = side.baseFiltered.block;
   const source = hasBoth && named === "corpus" ? "over a corpus" : "in this text";
   return (
     <div class="legend" role="group" aria-label={`Roles ${source}; choose one to filter by`}>
@@ -467,9 +468,12 @@ function RoleLegend({ side }: { side: Side }) {
       )}
       {!hasBoth && (
         <span class="source mut">
-          {side.block.top && side.block.roles.source === "text"
-            ? "roles need whole rows, or a corpus run"
-            : `roles ${source}`}
+          {numbers.error.value ||
+            (numbers.value === null
+              ? "reading all heads"
+              : side.block.top && side.block.roles.source === "text"
+                ? "roles need whole rows, or a corpus run"
+                : `roles ${source}`)}
         </span>
       )}
       <BarsLegend side={side} />
