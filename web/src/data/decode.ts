@@ -71,7 +71,10 @@ const FINE = Float32Array.from({ length: 256 * FINE_LEVELS }, (_, index) => {
 export interface Planes {
   weights(head: number): Float32Array;
   row(head: number, query: number): Float32Array;
-  weight(head: number, query: number, key: number): number;
+}
+
+/** Attention with whole rows. */
+export interface WholePlanes extends Planes {
   /** Entropy of each row of a head in nats, of the weights as they are. */
   entropies(head: number): Float64Array;
 }
@@ -114,7 +117,7 @@ const surprise = (weight: number) => (weight > 0 ? -weight * Math.log(weight) : 
 const TERMS = { coarse: COARSE.map(surprise), fine: FINE.map(surprise) };
 
 /** Attention of one layer as codes: a coarse plane, and a fine one where it was stored. */
-export class CodedPlanes implements Planes {
+export class CodedPlanes implements WholePlanes {
   constructor(
     readonly shape: readonly [heads: number, queries: number, keys: number],
     readonly coarse: Uint8Array,
@@ -129,10 +132,6 @@ export class CodedPlanes implements Planes {
   row(head: number, query: number): Float32Array {
     const [, queries, keys] = this.shape;
     return this.read(this.table, (head * queries + query) * keys, keys);
-  }
-
-  weight(head: number, query: number, key: number): number {
-    return this.row(head, query)[key];
   }
 
   entropies(head: number): Float64Array {
@@ -200,14 +199,6 @@ export class TopPlanes implements Planes {
     return row;
   }
 
-  weight(head: number, query: number, key: number): number {
-    return this.row(head, query)[key];
-  }
-
-  entropies(head: number): Float64Array {
-    return rowSums(this.weights(head).map(surprise), this.shape[2]);
-  }
-
   maxima(head: number, side: number): Float32Array {
     const [, queries, keys] = this.shape;
     const [rows, columns] = [cellsOf(queries, side), cellsOf(keys, side)];
@@ -224,7 +215,7 @@ export class TopPlanes implements Planes {
 }
 
 /** Attention of one layer with all its digits, `head query key`. */
-export class FloatPlanes implements Planes {
+export class FloatPlanes implements WholePlanes {
   constructor(
     private readonly tokens: number,
     private readonly all: Float32Array,
@@ -238,10 +229,6 @@ export class FloatPlanes implements Planes {
   row(head: number, query: number): Float32Array {
     const start = (head * this.tokens + query) * this.tokens;
     return this.all.subarray(start, start + this.tokens);
-  }
-
-  weight(head: number, query: number, key: number): number {
-    return this.all[(head * this.tokens + query) * this.tokens + key];
   }
 
   entropies(head: number): Float64Array {

@@ -2,7 +2,7 @@
 // Python has the roles too (heads/roles.py); golden traces hold the two equal.
 
 import type { RoleId, RolePart, TokensPart } from "../../generated/payload.ts";
-import { maximaOf, type Planes } from "./decode.ts";
+import { maximaOf, type WholePlanes } from "./decode.ts";
 
 /** Cells of a thumbnail, at most, in each direction. */
 export const THUMB_SIDE = 24;
@@ -100,7 +100,7 @@ export class HeadNumbers {
    *  that they had; null for weights with all digits. */
   layer(
     index: number,
-    planes: Planes,
+    planes: WholePlanes,
     heads: number,
     sumOf: ((head: number, query: number) => number) | null,
   ): LayerNumbers {

@@ -190,7 +190,7 @@ async function openBlock(
   const size = heads * queries * keys;
   const rest = top && (await readBuffer(top.rest, product(part.shape.slice(0, 3))));
   const shape = [heads, queries, keys] as const;
-  const open = async (index: number): Promise<Planes> => {
+  const open = async (index: number): Promise<CodedPlanes | TopPlanes> => {
     if (top) {
       const kept = heads * queries * top.count;
       const reads = [readBuffer(part.coarse[index], kept), readBuffer(top.steps[index], 2 * kept)];
@@ -248,7 +248,7 @@ async function deriveNumbers(
   part: BlockPart,
   stacks: TracePart["stacks"],
   readBuffer: ReadBuffer,
-  layerAt: (index: number) => Promise<Planes>,
+  layerAt: (index: number) => Promise<CodedPlanes | TopPlanes>,
 ): Promise<LayerNumbers[]> {
   const [layers, heads, queries, keys] = part.shape;
   const read = async (buffer: number | undefined, bytes: number) =>
