@@ -207,7 +207,7 @@ async function openBlock(
   // The layers of a long text are read one by one after the first picture, and not kept.
   const layerAt = (index: number) => (isAtOnce ? planes[index].whole() : open(index));
   const numbers = new Lazy(async () => {
-    await (isAtOnce ? Promise.all(planes.map((lazy) => lazy.whole())) : pause(FIRST_PICTURE));
+    await (isAtOnce ? Promise.all(planes.map((lazy) => lazy.whole())) : drawn());
     return deriveNumbers(part, stacks, readBuffer, layerAt);
   });
   if (isAtOnce) await numbers.whole();
@@ -237,12 +237,15 @@ async function openBlock(
   });
 }
 
-/** Milliseconds in which the first picture is drawn, and of deriving until the page may draw. */
-const FIRST_PICTURE = 50;
+/** Milliseconds of deriving after which the page may draw. */
 const BURST = 12;
 
-const pause = (milliseconds: number) =>
-  new Promise<unknown>((resolve) => setTimeout(resolve, milliseconds));
+/** Wait until the page has drawn; tests without a screen do not wait. */
+const drawn = () =>
+  new Promise<unknown>((resolve) => {
+    if (!globalThis.requestAnimationFrame) setTimeout(resolve);
+    else requestAnimationFrame(() => setTimeout(resolve));
+  });
 
 async function deriveNumbers(
   part: BlockPart,
@@ -272,7 +275,7 @@ async function deriveNumbers(
       numbers.push({ thumbs, statistics: {}, roles: [] });
     } else numbers.push(reader.layer(index, layer, heads, sumOf));
     if (performance.now() - since > BURST) {
-      await pause(0);
+      await drawn();
       since = performance.now();
     }
   }
