@@ -327,7 +327,7 @@ def test_a_corpus_run_names_the_heads(tiny_bert: Model, encoder_results: list[An
     service = LabService({"bert": tiny_bert}, results={"bert": [analysis]})
     with TestClient(make_lab(service), "http://127.0.0.1") as lab:
         header = traced(lab, {"text": "the cat sat"}, model="bert")["header"]
-    assert header["traces"][0]["blocks"][0]["roles"]["source"] == "corpus"
+    assert len(header["traces"][0]["blocks"][0]["roles"]) == len(tiny_bert.trace("cat").layers)
     card = header["evidence"]["cards"]["L0H0"]
     assert card["sentences"]
     assert card["numbers"][0]["value"] is not None

@@ -93,7 +93,7 @@ def test_a_head_has_both_names_where_corpus_and_text_differ(
     evidence = Evidence({"about": "88 documents", "meanings": {}, "cards": {}}, {"self": corpus})
     contents = Contents(evidence=evidence, selection="head=L1H1", report="report.html")
     payload = make_payload([trace], contents)
-    here = payload.header["traces"][0]["blocks"][0]["roles"]["here"][1][1]["role"]
+    here = trace.roles()["role"].values[1, 1]
     assert here != "previous_token"
     shown = open_page(html=page_of(payload, trace))
     cell = shown.page.locator("[data-head=L1H1]")

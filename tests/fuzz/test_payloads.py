@@ -58,17 +58,13 @@ def payloads_round_trip(trace: Trace, title: str) -> str:
     assert part["stacks"]["self"]["tokens"] == list(trace.tokens)
     assert part["title"] == title
     block = part["blocks"][0]
-    size = int(np.prod(block["shape"][1:]))
 
     def unpack(number: int) -> np.ndarray:
         return np.frombuffer(gzip.decompress(payload.buffers[number]), np.uint8)
 
     for layer, expected in enumerate(trace.attention.values):
         fine = unpack(block["fine"][layer])
-        if block["coarse"]:
-            coarse = unpack(block["coarse"][layer])
-        else:  # thumbnails of a short text have every weight
-            coarse = unpack(block["thumb"])[layer * size : (layer + 1) * size]
+        coarse = unpack(block["coarse"][layer])
         found = decode(coarse.reshape(block["shape"][1:]), fine)
         np.testing.assert_allclose(found, expected, atol=1e-3)
     return "same"

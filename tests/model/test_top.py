@@ -92,12 +92,22 @@ def test_files_pages_and_rows(tiny_llama: Model, tmp_path: Path) -> None:
         np.testing.assert_array_equal(opened.top[name], trace.top[name])
     payload = make_payload([opened])
     block = payload.header["traces"][0]["blocks"][0]
-    assert (block["top"], block["statistics"], block["fine"]) == (TOP, {}, None)
+    top = block["top"]
+    assert (top["count"], block["fine"]) == (TOP, None)
+
+    def unpack(number: int) -> np.ndarray:
+        return np.frombuffer(gzip.decompress(payload.buffers[number]), np.uint8)
+
+    n = opened.main.sizes["query"]
+    low, high = unpack(top["steps"][1]).reshape(2, 4, n, TOP).astype(int)
+    keys, codes = (low + 256 * high).cumsum(-1), unpack(block["coarse"][1]).reshape(4, n, TOP)
+    found = np.zeros((4, n, n), dtype=np.uint8)
+    head, query, rank = np.nonzero(codes)
+    found[head, query, keys[head, query, rank]] = codes[head, query, rank]
     expected = encode(np.stack([opened.main.head_weights(1, h) for h in range(4)]), fine=False)[0]
-    stored = gzip.decompress(payload.buffers[block["coarse"][1]])
-    assert stored == expected.tobytes()
+    np.testing.assert_array_equal(found, expected)
     rest = encode(opened.top["rest"].values, fine=False)[0]
-    assert gzip.decompress(payload.buffers[block["rest"]]) == rest.tobytes()
+    assert unpack(top["rest"]).tobytes() == rest.tobytes()
     content, (row,) = Replies([opened]).row({"trace": 0, "layer": 1, "head": 2, "query": 9})
     assert content["found"]
     np.testing.assert_array_equal(np.frombuffer(row, "<f4"), opened.main.head_weights(1, 2)[9])

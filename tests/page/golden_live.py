@@ -1,20 +1,21 @@
-"""Writes tests/page/golden/live.json: numbers of heads that a live page computes itself.
+"""Writes tests/page/golden/live.json: roles of heads and words of texts, which pages derive too.
 
-Run it (`python -m tests.page.golden_live`) after a deliberate change of roles, statistics or words.
+Run it (`python -m tests.page.golden_live`) after a deliberate change of roles or words.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from headscope.page.codec import Buffers, cell_maxima, encode
-from headscope.page.payload_blocks import THUMB_SIDE, block_part
-from headscope.results.trace import Trace
+from headscope.page.payload import make_payload
+from headscope.results.trace import Block, Trace
 from headscope.text.splitting import split_words
 from headscope.text.tokens import Tokens
 
@@ -48,38 +49,63 @@ def patterns(tokens: Tokens, causal: bool) -> list[np.ndarray]:
         rest = ((queries * 7 + keys * 13 + number * 5) % 11 == 0) + 0.05
         weights = pattern / np.maximum(pattern.sum(1, keepdims=True), 1e-9) + 0.2 * rest
         weights = np.tril(weights) if causal else weights
-        shares = weights / np.maximum(weights.sum(1, keepdims=True), 1e-9)
-        steps = np.rint(shares * 512)  # few digits: the file stays small
-        steps[np.arange(n), steps.argmax(1)] += 512 - steps.sum(1)
-        heads.append(steps / 512)
+        heads.append(weights / np.maximum(weights.sum(1, keepdims=True), 1e-9))
     return heads
 
 
-def golden_case(tokens: Tokens, causal: bool) -> dict[str, Any]:
-    """Attention, tokens, and what Python makes of them."""
+def golden_trace(tokens: Tokens, causal: bool) -> Trace:
     n = len(tokens)
     weights = np.array(patterns(tokens, causal), dtype=np.float32).reshape(2, -1, n, n)
-    block = Trace.from_arrays(weights, tokens, is_causal=causal).main
-    buffers = Buffers()
-    part = block_part(block, {"self": tokens}, (), None, buffers)
-    thumbs = np.stack([cell_maxima(encode(layer, fine=False)[0], THUMB_SIDE) for layer in weights])
-    buffers.add(np.rint(weights * 512).astype("<u2"))
-    packed = base64.b64encode(buffers.packed[-1]).decode("ascii")
+    return Trace.from_arrays(weights, tokens, is_causal=causal)
+
+
+def leaking(trace: Trace) -> Trace:
+    """Rows that sum to less than 1, as with sink logits, and a head that is missing."""
+    weights = trace.attention.values * np.linspace(0.5, 1, 6, dtype=np.float32)[:, None, None]
+    weights[1, 2] = np.nan
+    return changed(trace, weights, {})
+
+
+def windowed(trace: Trace) -> Trace:
+    """Queries of the second layer see themselves and five keys before."""
+    n = len(trace.tokens)
+    mask = np.tri(n, dtype=bool)
+    visible = np.stack([mask, mask & ~np.tri(n, k=-6, dtype=bool)])
+    weights = np.where(visible[:, None], trace.attention.values + np.float32(1 / 64), 0)
+    weights = weights / weights.sum(-1, keepdims=True)
+    return changed(trace, weights, {"visible": (("layer", "query", "key"), visible)})
+
+
+def changed(trace: Trace, weights: np.ndarray, more: dict[str, Any]) -> Trace:
+    attention = (("layer", "head", "query", "key"), weights.astype(np.float32))
+    data = xr.Dataset(
+        {"attention": attention, **more},
+        coords={"layer": [0, 1], "head": list(range(weights.shape[1]))},
+    )
+    block = trace.main
+    text = block.query_tokens
+    return Trace({"self": Block("self", data, text, text, block.is_causal)}, {"self": text})
+
+
+def golden_case(trace: Trace) -> dict[str, Any]:
+    """Payload of a trace, and the roles that Python finds."""
+    payload = make_payload([trace])
+    roles = trace.roles()
+    names = ("role", "share", "queries")
     return {
-        "causal": causal,
-        "tokens": {
-            "tokens": list(tokens.tokens),
-            "special": [int(flag) for flag in tokens.special],
-            "segments": list(tokens.segments),
-            "generated": [0] * n,
-            "words": list(tokens.words),
-            "word_texts": list(tokens.word_texts),
-        },
-        "shape": list(weights.shape),
-        "weights": packed,
-        "thumbs": [int(code) for code in thumbs.ravel()],
-        "statistics": part["statistics"],
-        "roles": part["roles"]["heads"],
+        "traces": payload.header["traces"],
+        "buffers": [base64.b64encode(buffer).decode("ascii") for buffer in payload.buffers],
+        "roles": [
+            [
+                {
+                    "role": str(role) or None,
+                    "share": None if math.isnan(share) else round(float(share), 4),
+                    "queries": int(queries),
+                }
+                for role, share, queries in zip(*row, strict=True)
+            ]
+            for row in zip(*(roles[name].values for name in names), strict=True)
+        ],
     }
 
 
@@ -87,12 +113,18 @@ def golden_live() -> dict[str, Any]:
     special = [token in ("[CLS]", "[SEP]") for token in ENCODER.split()]
     words = LIST.replace(",", " ,").replace(".", " .").replace(":", " :").replace(";", " ;").split()
     repeated = [word if word in ",.:;" else f" {word}" for word in words]
+    causal = golden_trace(Tokens.of(repeated), causal=True)
+    long = Tokens.of([*repeated] * 5)
+    cases = [
+        golden_trace(Tokens.of(ENCODER.split(), special=special), causal=False),
+        causal,
+        golden_trace(Tokens.of(repeated[:3]), causal=True),
+        leaking(causal),
+        windowed(causal),
+        golden_trace(long, causal=True),
+    ]
     return {
-        "cases": [
-            golden_case(Tokens.of(ENCODER.split(), special=special), causal=False),
-            golden_case(Tokens.of(repeated), causal=True),
-            golden_case(Tokens.of(repeated[:3]), causal=True),
-        ],
+        "cases": [golden_case(case) for case in cases],
         "words": [
             {"text": text, "words": [text[start:end] for start, end in split_words(text)]}
             for text in TEXTS

@@ -1,4 +1,4 @@
-"""Numbers that a live page computes itself: the golden file is what Python computes today."""
+"""Roles and words that pages derive too: the golden file is what Python computes today."""
 
 from __future__ import annotations
 

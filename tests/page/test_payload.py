@@ -13,7 +13,7 @@ import pytest
 
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.page.payload import Contents, make_payload
-from headscope.results.trace import Trace
+from headscope.results.trace import Block, Trace
 from tests.page.golden_payload import GOLDEN, WIRES, golden_payload, golden_trace
 
 
@@ -112,15 +112,27 @@ def test_a_comparison_says_what_was_changed() -> None:
         assert [part["title"] for part in header["traces"]] == titles
 
 
-def test_thumbnails_show_the_largest_weight_of_a_cell() -> None:
-    weights = np.full((1, 2, 50, 50), 0.0)
-    weights[..., 0] = 1.0
-    weights[0, 1] = 0.02
-    payload = make_payload([Trace.from_arrays(weights, ["t"] * 50)])
-    block = payload.header["traces"][0]["blocks"][0]
-    assert block["thumb_shape"] == [1, 2, 24, 24]
-    thumb = np.frombuffer(gzip.decompress(payload.buffers[block["thumb"]]), np.uint8)
-    first, second = thumb.reshape(2, 24, 24)
-    assert (first[:, 0] == 254).all()
-    assert not first[:, 1:].any()
-    assert (second == round(254 * 0.02**0.5)).all()
+def test_sums_of_rows_and_masks_go_along_where_they_are_unusual() -> None:
+    def stored(weights: np.ndarray, causal: bool, visible: np.ndarray | None = None) -> Any:
+        trace = Trace.from_arrays(weights, ["a", "b"], is_causal=causal)
+        if visible is not None:
+            block = trace.main
+            data = block.data.assign(visible=(("layer", "query", "key"), visible))
+            text = block.query_tokens
+            trace = Trace({"self": Block("self", data, text, text, causal)}, trace.stack_tokens)
+        payload = make_payload([trace])
+        part = payload.header["traces"][0]["blocks"][0]
+        types = {"sums": np.dtype("<f4"), "visible": np.dtype(np.uint8)}
+        return {
+            name: np.frombuffer(gzip.decompress(payload.buffers[part[name]]), kind).tolist()
+            for name, kind in types.items()
+            if name in part
+        }
+
+    even, first = np.full((1, 1, 2, 2), 0.5), np.array([[[[1, 0], [1, 0]]]], dtype=float)
+    assert stored(even, False) == {}
+    assert stored(first, True, np.array([[[1, 0], [1, 1]]], dtype=bool)) == {}
+    assert stored(first, True, np.array([[[1, 0], [1, 0]]], dtype=bool)) == {
+        "visible": [1, 0, 1, 0]
+    }
+    assert stored(even * [[1], [0.5]], False) == {"sums": [1.0, 0.5]}

@@ -45,7 +45,7 @@ def test_a_page_with_everything_obeys_the_types(
     )
     header = json.loads(json.dumps(make_payload([trace], contents).header))
     assert problems(header, Header) == []
-    header["traces"][0]["blocks"][0]["roles"]["heads"][0][0]["role"] = "after"
+    header["traces"][0]["blocks"][0]["roles"][0][0]["role"] = "after"
     assert problems(header, Header)
 
 

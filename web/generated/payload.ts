@@ -40,7 +40,7 @@ export interface VectorsPart {
   scores?: NumbersPart | null;
 }
 
-/** Role of one head. */
+/** Role of one head over a corpus, or in a text. */
 export interface RolePart {
   role: RoleId | null;
   /** Share of attention with this role, over the queries that could show it. */
@@ -48,12 +48,13 @@ export interface RolePart {
   queries: number;
 }
 
-/** Roles of all heads of a block, by layer and head. */
-export interface RolesPart {
-  source: "text" | "corpus";
-  heads: RolePart[][];
-  /** Roles in this text, where `heads` has those over a corpus. */
-  here?: RolePart[][];
+/** Kept keys of each row. */
+export interface TopPart {
+  count: number;
+  /** Buffer of each layer, `head query rank`: steps from key to key, low bytes and high bytes. */
+  steps: number[];
+  /** Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept. */
+  rest: number;
 }
 
 /** One attention block of a trace. */
@@ -66,19 +67,18 @@ export interface BlockPart {
   heads: number;
   present: number[][];
   shape: number[];
-  /** Buffer of each layer; empty if thumbnails have every weight. */
+  /** Buffer of each layer, `head query key`; `head query rank` where rows keep some keys. */
   coarse: number[];
   fine: number[] | null;
-  thumb: number;
-  thumb_shape: number[];
+  /** Buffer of float32, `layer head query`; missing if all rows sum to 1. */
+  sums?: number;
+  /** Buffer of bytes, `layer query key`; missing if queries see all keys, or all earlier ones. */
+  visible?: number;
   groups: number[][] | null;
-  roles: RolesPart;
-  statistics: Record<string, ((number | null)[])[]>;
+  /** Roles over a corpus, by layer and head. */
+  roles?: RolePart[][];
   vectors: VectorsPart[];
-  /** Kept keys of each row; missing if all are kept. */
-  top?: number;
-  /** Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept. */
-  rest?: number;
+  top?: TopPart;
 }
 
 /** One predicted token or label. */

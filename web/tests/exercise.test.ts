@@ -73,8 +73,8 @@ test("heads of two inputs are ranked by half the sum of differences", async () =
   for (const { layerIndex, head, value } of found.all) {
     let sum = 0;
     for (let key = 0; key < a.block.keyTokens.texts.length; key++) {
-      const [one, other] = [a, b].map(({ block }) =>
-        block.planes[layerIndex].value!.weight(head, 1, key),
+      const [one, other] = [a, b].map(
+        ({ block }) => block.planes[layerIndex].value!.row(head, 1)[key],
       );
       sum += Math.abs(one - other);
     }
@@ -91,7 +91,7 @@ test("rows of a word come from thumbnails that are not pooled", async () => {
   const row = rowsOf(block, 2)!(0, 0)!;
   const exact = block.planes[0].value!;
   for (let key = 0; key < row.length; key++) {
-    expect(row[key]).toBeCloseTo(exact.weight(0, 2, key), 2);
+    expect(row[key]).toBeCloseTo(exact.row(0, 2)[key], 2);
   }
   expect(rowsOf(block, null)).toBeNull();
 });

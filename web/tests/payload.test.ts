@@ -19,7 +19,7 @@ test("the golden payload opens with the numbers Python put in", async () => {
   planes.weights(0).forEach((weight, i) => {
     expect(Math.abs(weight - expected[i])).toBeLessThan(0.0005);
   });
-  expect(planes.weight(0, 2, 1)).toBeCloseTo(0.456, 3);
+  expect(planes.row(0, 2)[1]).toBeCloseTo(0.456, 3);
   expect(planes.weights(1).every(Number.isNaN)).toBe(true);
   expect([block.has(1, 0), block.has(1, 1)]).toEqual([true, false]);
   expect(block.groups).toEqual([
@@ -28,21 +28,20 @@ test("the golden payload opens with the numbers Python put in", async () => {
   ]);
 });
 
-test("a layer is unpacked when it is looked at", async () => {
+test("vectors of a layer are unpacked when they are looked at", async () => {
   const asked: number[] = [];
-  const traces = await openTraces(golden.header, (index, bytes) => {
+  const [{ blocks }] = await openTraces(golden.header, (index, bytes) => {
     asked.push(index);
     return goldenBuffers(index, bytes);
   });
-  const { coarse, fine, shape, thumb_shape } = golden.header.traces[0].blocks[0];
-  // Thumbnails of a short text have every weight: only finer digits wait.
-  expect([coarse, thumb_shape]).toEqual([[], shape]);
-  expect(asked).not.toContain(fine![1]);
-  const lazy = traces[0].blocks[0].planes[1];
-  expect(lazy.value).toBeNull();
-  await lazy.whole();
-  expect(asked).toContain(fine![1]);
-  expect(lazy.value).not.toBeNull();
+  const { coarse, vectors } = golden.header.traces[0].blocks[0];
+  const { data } = vectors[0].queries;
+  // The numbers of a short text need all its weights.
+  expect(asked).toEqual(expect.arrayContaining(coarse));
+  expect(blocks[0].planes[1].value).not.toBeNull();
+  expect(asked).not.toContain(data);
+  await blocks[0].vectors.get(0)!.whole();
+  expect(asked).toContain(data);
 });
 
 test("predictions and effects are what Python measured", async () => {
@@ -84,7 +83,7 @@ test("scores are scale · q·k, and masked keys have none", async () => {
 test("damage is told, not shown", async () => {
   expect(() => parseHeader('{"format": "headsc')).toThrow(PayloadError);
   expect(() => parseHeader("{}")).toThrow("it is not an explorer payload");
-  expect(() => checkHeader({ ...golden.header, version: 99 })).toThrow("version is 99, expected 2");
+  expect(() => checkHeader({ ...golden.header, version: 99 })).toThrow("version is 99, expected 3");
   expect(() => checkHeader({ ...golden.header, traces: [] })).toThrow("it has no trace");
   const odd = { ...golden.header, examples: [{ title: "", traces: [77] }] };
   expect(() => checkHeader(odd)).toThrow("an example names no trace");

@@ -11,7 +11,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -119,7 +119,7 @@ def export(model: Model) -> Graph:
             f"The graph of {model.name} differs from the model: {error}, relative to the largest "
             f"output. Expected at most {REL_TOL:.0e}. {INSTEAD}"
         )
-    return Graph(proto, kind, sites, vectors, has_types, error)
+    return replace(graph, error=error)
 
 
 def check_exportable(model: Model) -> OutputKind:
@@ -248,16 +248,9 @@ def _convert(
     traced: _Traced, given: Mapping[str, Tensor], outputs: Sequence[str], name: str
 ) -> onnx.ModelProto:
     """Trace and convert; raise ModelError with the operator that cannot be exported."""
-    batch, length = torch.export.Dim.DYNAMIC, torch.export.Dim.DYNAMIC
-    axes = {
-        "input_ids": {0: batch, 1: length},
-        "token_type_ids": {0: batch, 1: length},
-        "gate": {0: batch},
-        "rows": {0: torch.export.Dim.DYNAMIC},
-        "cell": {0: torch.export.Dim.DYNAMIC},
-        "cell_weight": {0: torch.export.Dim.DYNAMIC},
-    }
-    shapes = {"given": {key: axes[key] for key in given}}
+    n_axes = {"input_ids": 2, "token_type_ids": 2}  # the first of the others
+    dynamic = torch.export.Dim.DYNAMIC
+    shapes = {"given": {key: dict.fromkeys(range(n_axes.get(key, 1)), dynamic) for key in given}}
     try:
         with torch.no_grad(), _quiet():
             program = torch.export.export(
@@ -403,10 +396,8 @@ def _vectors_of(sites: Sequence[Site]) -> tuple[str, ...]:
 
 def ordinary_ids(model: Model, length: int, seed: int) -> Tensor:
     """Return random ids of tokens that are not special, the same for every call."""
-    config, n = (
-        model.module.config.get_text_config(),
-        model.module.config.get_text_config().vocab_size,
-    )
+    config = model.module.config.get_text_config()
+    n = config.vocab_size
     special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
     if model.tokenizer is not None:
         special |= {*model.tokenizer.all_special_ids}

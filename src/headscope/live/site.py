@@ -145,13 +145,11 @@ def save_live(
     blocks = read_blocks(source) if chosen == "gguf" and source is not None else ()
     data = pack(graph.proto, chosen, blocks).SerializeToString()
     stored = graph.error if chosen == "float32" else compare(model, graph, data)
+    refusal, tables = None, b""
     try:
-        refusal, tables = (
-            None,
-            _gzip(json.dumps(page_tokenizer(model.require_tokenizer())).encode()),
-        )
+        tables = _gzip(json.dumps(page_tokenizer(model.require_tokenizer())).encode())
     except Refusal as reason:
-        refusal, tables = str(reason), b""
+        refusal = str(reason)
     contents = {
         f"model-{i}.bin.gz": _gzip(data[start : start + PART_BYTES])
         for i, start in enumerate(range(0, len(data), PART_BYTES))

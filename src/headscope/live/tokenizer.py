@@ -96,11 +96,8 @@ def _word_piece_tables(backend: Any, state: Mapping[str, Any]) -> Tables:
     for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
         if (state[part] or {}).get("type") != expected:
             raise Refusal(f"its {part} is {(state[part] or {}).get('type')}, not {expected}")
-    changed: dict[int, str] = {}
-    for code in CODE_POINTS:
-        text = backend.normalizer.normalize_str(chr(code))
-        if text != chr(code):
-            changed[code] = text
+    normalized = {code: backend.normalizer.normalize_str(chr(code)) for code in CODE_POINTS}
+    changed = {code: text for code, text in normalized.items() if text != chr(code)}
     used = {ord(c) for text in changed.values() for c in text}
     used |= {code for code in CODE_POINTS if code not in changed}
     n_words: dict[int, int] = {
@@ -132,10 +129,8 @@ def _byte_tables(state: Mapping[str, Any]) -> Tables:
     from tokenizers.pre_tokenizers import ByteLevel, Digits
 
     model = state["model"]
-    for name in ("dropout", "byte_fallback", "ignore_merges", "fuse_unk"):
-        if model.get(name):
-            raise Refusal(f"its BPE has {name}={model[name]}")
-    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
+    flags = ("dropout", "byte_fallback", "ignore_merges", "fuse_unk")
+    for name in (*flags, "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise Refusal(f"its BPE has {name}={model[name]!r}")
     if state["normalizer"] is not None:
@@ -143,10 +138,9 @@ def _byte_tables(state: Mapping[str, Any]) -> Tables:
     steps = state["pre_tokenizer"] or {"type": "no pre-tokenizer"}
     steps = steps["pretokenizers"] if steps["type"] == "Sequence" else [steps]
     *before, last = steps
-    if last["type"] != "ByteLevel" or not last.get("use_regex", True):
-        raise Refusal(f"its pre-tokenizer is {' + '.join(step['type'] for step in steps)}")
+    is_bytes = last["type"] == "ByteLevel" and last.get("use_regex", True)
     has_digits = [step["type"] == "Digits" and step["individual_digits"] for step in before]
-    if not all(has_digits) or len(before) > 1:
+    if not is_bytes or not all(has_digits) or len(before) > 1:
         raise Refusal(f"its pre-tokenizer is {' + '.join(step['type'] for step in steps)}")
     by_bytes, by_digit = ByteLevel(add_prefix_space=False), Digits(individual_digits=True)
     letters, numbers, spaces, digits = [], [], [], []

@@ -130,14 +130,3 @@ class Buffers:
 def _packed(data: bytes) -> bytes:
     packer = zlib.compressobj(QUICK_LEVEL if len(data) >= LARGE else LEVEL, wbits=GZIP)
     return packer.compress(data) + packer.flush()
-
-
-def cell_maxima(weights: np.ndarray, most: int) -> np.ndarray:
-    """The last two axes cut into at most `most` cells each: the largest number of each cell."""
-    for axis in (-2, -1):
-        n = weights.shape[axis]
-        if n > most:
-            edges = np.arange(1, most) * n // most
-            cells = np.split(weights, edges, axis=axis)
-            weights = np.stack([cell.max(axis=axis) for cell in cells], axis=axis)
-    return weights

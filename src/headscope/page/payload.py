@@ -135,7 +135,7 @@ def _table(array: xr.DataArray) -> list[list[float | None]]:
 
 
 FORMAT = "headscope-explorer"
-VERSION = 2
+VERSION = 3
 LONGEST_COMMAND = 160
 """Characters of a text that is repeated in the command for a live page."""
 AS_IT_IS = "as it is"
@@ -304,7 +304,7 @@ def trace_part(
 ) -> EditedPart:
     """One trace: tokens, attention, predictions and effects; queries, keys and values of `layers`.
 
-    Roles of the `evidence`, a corpus run, stand for those of this text. `other` is the trace that
+    Roles of the `evidence`, a corpus run, go along. `other` is the trace that
     it is compared with.
     """
     roles = {} if evidence is None else evidence.roles

@@ -61,7 +61,7 @@ class VectorsPart(TypedDict):
 
 
 class RolePart(TypedDict):
-    """Role of one head."""
+    """Role of one head over a corpus, or in a text."""
 
     role: RoleId | None
     share: float | None
@@ -69,13 +69,14 @@ class RolePart(TypedDict):
     queries: int
 
 
-class RolesPart(TypedDict):
-    """Roles of all heads of a block, by layer and head."""
+class TopPart(TypedDict):
+    """Kept keys of each row."""
 
-    source: Literal["text", "corpus"]
-    heads: list[list[RolePart]]
-    here: NotRequired[list[list[RolePart]]]
-    """Roles in this text, where `heads` has those over a corpus."""
+    count: int
+    steps: list[int]
+    """Buffer of each layer, `head query rank`: steps from key to key, low bytes and high bytes."""
+    rest: int
+    """Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept."""
 
 
 class BlockPart(TypedDict):
@@ -90,18 +91,17 @@ class BlockPart(TypedDict):
     present: list[list[int]]
     shape: list[int]
     coarse: list[int]
-    """Buffer of each layer; empty if thumbnails have every weight."""
+    """Buffer of each layer, `head query key`; `head query rank` where rows keep some keys."""
     fine: list[int] | None
-    thumb: int
-    thumb_shape: list[int]
+    sums: NotRequired[int]
+    """Buffer of float32, `layer head query`; missing if all rows sum to 1."""
+    visible: NotRequired[int]
+    """Buffer of bytes, `layer query key`; missing if queries see all keys, or all earlier ones."""
     groups: list[list[int]] | None
-    roles: RolesPart
-    statistics: dict[str, list[list[float | None]]]
+    roles: NotRequired[list[list[RolePart]]]
+    """Roles over a corpus, by layer and head."""
     vectors: list[VectorsPart]
-    top: NotRequired[int]
-    """Kept keys of each row; missing if all are kept."""
-    rest: NotRequired[int]
-    """Buffer of coarse codes, `layer head query`: the sum of the weights that are not kept."""
+    top: NotRequired[TopPart]
 
 
 class Answer(TypedDict):

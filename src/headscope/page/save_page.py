@@ -21,7 +21,7 @@ from PIL import Image
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path
 from headscope.errors import InputError
-from headscope.page.codec import Payload, cell_maxima
+from headscope.page.codec import Payload
 from headscope.page.evidence import make_evidence
 from headscope.page.payload import Contents, Question, Step, make_payload
 from headscope.page.payload_types import PageHost
@@ -369,9 +369,11 @@ def sheet_of(trace: Trace) -> bytes:
     sheet = np.full((n_layers * pitch, n_heads * pitch, 3), 255, dtype=np.uint8)
     for layer in range(n_layers):
         for head in range(n_heads):
-            pooled = cell_maxima(np.nan_to_num(trace.main.head_weights(layer, head)), CELL)
-            down, across = (np.arange(CELL) * n // CELL for n in pooled.shape)
-            share = np.sqrt(np.clip(pooled[np.ix_(down, across)], 0, 1))[..., None]
+            largest = np.nan_to_num(trace.main.head_weights(layer, head))
+            for axis in (0, 1):  # the largest weight of each pixel
+                edges = np.arange(CELL) * largest.shape[axis] // CELL
+                largest = np.maximum.reduceat(largest, edges, axis=axis)
+            share = np.sqrt(np.clip(largest, 0, 1))[..., None]
             top, left = layer * pitch, head * pitch
             colors = np.rint(PAPER + (INK - PAPER) * share)
             sheet[top : top + CELL, left : left + CELL] = colors.astype(np.uint8)

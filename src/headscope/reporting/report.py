@@ -326,26 +326,24 @@ def build_map_report(
 def _cards(
     subjects: Sequence[ModelResults], maps: Mapping[int, HeadMap], documents: Documents
 ) -> list[list[ReportCard]]:
-    return [_cards_of(subject, maps.get(n), documents) for n, subject in enumerate(subjects)]
-
-
-def _cards_of(
-    subject: ModelResults, heads: HeadMap | None, documents: Documents
-) -> list[ReportCard]:
-    source = subject.result("exemplar_weight")
     return [
-        {
-            "layer": card.layer,
-            "head": card.head,
-            "summary": card.summary,
-            "evidence": [
-                (topic, [[row.what, row.value, row.rank] for row in rows])
-                for topic, rows in card.evidence
-            ],
-            "nearest": [(layer, head, rounded(js)) for layer, head, js in card.nearest],
-            "exemplars": documents.arcs(source, card.layer, card.head),
-        }
-        for card in make_all_cards(subject.results, heads=heads, n_exemplars=0)
+        [
+            {
+                "layer": card.layer,
+                "head": card.head,
+                "summary": card.summary,
+                "evidence": [
+                    (topic, [[row.what, row.value, row.rank] for row in rows])
+                    for topic, rows in card.evidence
+                ],
+                "nearest": [(layer, head, rounded(js)) for layer, head, js in card.nearest],
+                "exemplars": documents.arcs(
+                    subject.result("exemplar_weight"), card.layer, card.head
+                ),
+            }
+            for card in make_all_cards(subject.results, heads=maps.get(number), n_exemplars=0)
+        ]
+        for number, subject in enumerate(subjects)
     ]
 
 

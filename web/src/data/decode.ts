@@ -71,11 +71,53 @@ const FINE = Float32Array.from({ length: 256 * FINE_LEVELS }, (_, index) => {
 export interface Planes {
   weights(head: number): Float32Array;
   row(head: number, query: number): Float32Array;
-  weight(head: number, query: number, key: number): number;
 }
 
+/** Attention with whole rows. */
+export interface WholePlanes extends Planes {
+  /** Entropy of each row of a head in nats, of the weights as they are. */
+  entropies(head: number): Float64Array;
+}
+
+/** Cell of each of `count` places; cells start at ⌊cell · count / side⌋. */
+function cellsOf(count: number, side: number): Uint16Array {
+  const cells = Uint16Array.from({ length: count }, (_, i) => i);
+  if (count <= side) return cells;
+  return cells.map((i) => Math.ceil(((i + 1) * side) / count) - 1);
+}
+
+/** Largest weight of each cell of a head's thumbnail, at most `side × side`. */
+export function maximaOf(weights: Float32Array, queries: number, keys: number, side: number) {
+  const [rows, columns] = [cellsOf(queries, side), cellsOf(keys, side)];
+  const width = Math.min(keys, side);
+  const maxima = new Float32Array(Math.min(queries, side) * width);
+  for (let query = 0, at = 0; query < queries; query++) {
+    const start = rows[query] * width;
+    for (let key = 0; key < keys; key++, at++) {
+      const cell = start + columns[key];
+      if (weights[at] > maxima[cell]) maxima[cell] = weights[at];
+    }
+  }
+  return maxima;
+}
+
+/** Sum of `terms` over each row. */
+function rowSums(terms: Float32Array, keys: number): Float64Array {
+  const sums = new Float64Array(terms.length / keys);
+  for (let row = 0, at = 0; row < sums.length; row++) {
+    let sum = 0;
+    for (let key = 0; key < keys; key++, at++) sum += terms[at];
+    sums[row] = sum;
+  }
+  return sums;
+}
+
+/** Term of a weight in the entropy; 0 for a missing one. */
+const surprise = (weight: number) => (weight > 0 ? -weight * Math.log(weight) : 0);
+const TERMS = { coarse: COARSE.map(surprise), fine: FINE.map(surprise) };
+
 /** Attention of one layer as codes: a coarse plane, and a fine one where it was stored. */
-export class CodedPlanes implements Planes {
+export class CodedPlanes implements WholePlanes {
   constructor(
     readonly shape: readonly [heads: number, queries: number, keys: number],
     readonly coarse: Uint8Array,
@@ -83,33 +125,97 @@ export class CodedPlanes implements Planes {
   ) {}
 
   weights(head: number): Float32Array {
-    const size = this.shape[1] * this.shape[2];
-    const weights = new Float32Array(size);
-    for (let i = 0; i < size; i++) weights[i] = this.at(head * size + i);
+    const [, queries, keys] = this.shape;
+    return this.read(this.table, head * queries * keys, queries * keys);
+  }
+
+  row(head: number, query: number): Float32Array {
+    const [, queries, keys] = this.shape;
+    return this.read(this.table, (head * queries + query) * keys, keys);
+  }
+
+  entropies(head: number): Float64Array {
+    const [, queries, keys] = this.shape;
+    const terms = this.fine ? TERMS.fine : TERMS.coarse;
+    return rowSums(this.read(terms, head * queries * keys, queries * keys), keys);
+  }
+
+  private get table(): Float32Array {
+    return this.fine ? FINE : COARSE;
+  }
+
+  /** Values of codes in a table. */
+  private read(table: Float32Array, start: number, size: number): Float32Array {
+    const { coarse, fine } = this;
+    const values = new Float32Array(size);
+    for (let i = 0, place = start; i < size; i++, place++) {
+      let index = coarse[place];
+      if (fine) {
+        const pair = fine[place >> 1];
+        index = (index << 4) | (place & 1 ? pair >> 4 : pair & 15);
+      }
+      values[i] = table[index];
+    }
+    return values;
+  }
+}
+
+/** Strongest keys of each row of one layer; other weights are 0. */
+export class TopPlanes implements Planes {
+  /** Keys, `head query rank`, in the order of the text. */
+  private readonly keys: Uint16Array;
+
+  constructor(
+    readonly shape: readonly [heads: number, queries: number, keys: number],
+    private readonly count: number,
+    private readonly codes: Uint8Array,
+    steps: Uint8Array,
+  ) {
+    const size = codes.length;
+    this.keys = new Uint16Array(size);
+    for (let i = 0; i < size; i++) {
+      const before = i % count === 0 ? 0 : this.keys[i - 1];
+      this.keys[i] = before + steps[i] + 256 * steps[size + i];
+    }
+  }
+
+  weights(head: number): Float32Array {
+    const [, queries, keys] = this.shape;
+    const weights = new Float32Array(queries * keys);
+    for (let query = 0; query < queries; query++) {
+      weights.set(this.row(head, query), query * keys);
+    }
     return weights;
   }
 
   row(head: number, query: number): Float32Array {
     const [, queries, keys] = this.shape;
-    const start = (head * queries + query) * keys;
-    return Float32Array.from({ length: keys }, (_, key) => this.at(start + key));
+    const row = new Float32Array(keys);
+    const start = (head * queries + query) * this.count;
+    if (this.codes[start] === MISSING_CODE) return row.fill(Number.NaN);
+    for (let i = start; i < start + this.count; i++) {
+      if (this.codes[i] > 0) row[this.keys[i]] = COARSE[this.codes[i]];
+    }
+    return row;
   }
 
-  weight(head: number, query: number, key: number): number {
+  maxima(head: number, side: number): Float32Array {
     const [, queries, keys] = this.shape;
-    return this.at((head * queries + query) * keys + key);
-  }
-
-  private at(place: number): number {
-    const code = this.coarse[place];
-    if (this.fine === null) return COARSE[code];
-    const pair = this.fine[place >> 1];
-    return FINE[(code << 4) | (place & 1 ? pair >> 4 : pair & 15)];
+    const [rows, columns] = [cellsOf(queries, side), cellsOf(keys, side)];
+    const width = Math.min(keys, side);
+    const maxima = new Float32Array(Math.min(queries, side) * width);
+    const size = queries * this.count;
+    for (let i = 0, at = head * size; i < size; i++, at++) {
+      const cell = rows[Math.floor(i / this.count)] * width + columns[this.keys[at]];
+      const weight = COARSE[this.codes[at]];
+      if (weight > maxima[cell]) maxima[cell] = weight;
+    }
+    return maxima;
   }
 }
 
 /** Attention of one layer with all its digits, `head query key`. */
-export class FloatPlanes implements Planes {
+export class FloatPlanes implements WholePlanes {
   constructor(
     private readonly tokens: number,
     private readonly all: Float32Array,
@@ -125,8 +231,8 @@ export class FloatPlanes implements Planes {
     return this.all.subarray(start, start + this.tokens);
   }
 
-  weight(head: number, query: number, key: number): number {
-    return this.all[(head * this.tokens + query) * this.tokens + key];
+  entropies(head: number): Float64Array {
+    return rowSums(this.weights(head).map(surprise), this.tokens);
   }
 }
 

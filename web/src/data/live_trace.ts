@@ -1,16 +1,10 @@
 // Traces, predictions and effects from the outputs of a live page's graph.
 
-import type {
-  BlockPart,
-  LivePart,
-  PredictionsPart,
-  TokensPart,
-  TracePart,
-} from "../../generated/payload.ts";
+import type { LivePart, PredictionsPart, TokensPart, TracePart } from "../../generated/payload.ts";
 import { FloatNumbers, FloatPlanes } from "./decode.ts";
 import type { EffectTable } from "./effects.ts";
-import { headNumbers, thumbsOf } from "./head_numbers.ts";
-import { Lazy, openTokens, type Trace, type Vectors } from "./trace.ts";
+import { HeadNumbers } from "./head_numbers.ts";
+import { blockOfFields, Lazy, openTokens, type Trace, type Vectors } from "./trace.ts";
 
 /** Array of the graph. */
 export type Tensor = Readonly<{ data: Float32Array; dims: readonly number[] }>;
@@ -46,14 +40,17 @@ export function liveTrace(
   changed: string | null = null,
 ): Trace {
   const { attention, output } = outputs;
-  const [, layers, heads, tokens] = attention.dims;
+  const [, , heads, tokens] = attention.dims;
   const weights = attention.data;
-  const all = { layers, heads, tokens, weights, causal: live.causal };
-  const part = template.blocks[0];
-  const { statistics, roles } = headNumbers(all, input.tokens);
+  const { name, groups, roles } = template.blocks[0];
+  const { causal } = live;
   const size = heads * tokens * tokens;
   const shown = openTokens(input.tokens);
-  const layer = (i: number) => new FloatPlanes(tokens, weights.subarray(i * size, (i + 1) * size));
+  const planes = live.layers.map(
+    (_, i) => new FloatPlanes(tokens, weights.subarray(i * size, (i + 1) * size)),
+  );
+  const reader = new HeadNumbers({ name, causal, queries: input.tokens, keys: input.tokens });
+  const numbers = planes.map((layer, i) => reader.layer(i, layer, heads, null));
   return {
     title: input.title,
     model: live.model,
@@ -62,32 +59,24 @@ export function liveTrace(
     effects: null,
     media: { pictures: [], sound: null },
     blocks: [
-      {
-        name: part.name,
+      blockOfFields({
+        name,
         queryTokens: shown,
         keyTokens: shown,
-        causal: live.causal,
+        causal,
         layers: live.layers,
         heads,
-        planes: live.layers.map((_, i) => Lazy.of(layer(i))),
+        planes: planes.map((layer) => Lazy.of(layer)),
         isFine: true,
         top: null,
-        thumbs: thumbsOf(all),
-        groups: part.groups,
-        roles: rolesPart(part.roles, roles),
-        statistics,
+        groups,
+        corpusRoles: roles,
+        numbers: Lazy.of(numbers),
         vectors: new Map(),
         has: () => true,
-      },
+      }),
     ],
   };
-}
-
-/** Roles in this text, beside those over a corpus where the page has them. */
-function rolesPart(stored: BlockPart["roles"], here: BlockPart["roles"]["heads"]) {
-  return stored.source === "corpus"
-    ? { ...stored, here }
-    : { source: "text" as const, heads: here };
 }
 
 /** Vectors of one layer, as the graph returns them. */

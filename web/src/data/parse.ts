@@ -4,7 +4,7 @@ import type { BlockPart, Header, TracePart, WiresPart } from "../../generated/pa
 import type { Report } from "../../generated/report.ts";
 
 const FORMAT = "headscope-explorer";
-const VERSION = 2;
+const VERSION = 3;
 const REPORT_FORMAT = "headscope-report";
 const REPORT_VERSION = 1;
 
@@ -74,10 +74,14 @@ function checkBlock(block: BlockPart, trace: TracePart): void {
     rows?.length === layers && rows.every((row) => row.length === heads);
   need(block.layers?.length === layers, `${where}: layers and shape differ`);
   need(block.heads === heads, `${where}: heads and shape differ`);
-  const isPooled = `${block.thumb_shape}` !== `${block.shape}`;
-  need(block.coarse?.length === (isPooled ? layers : 0), `${where}: buffers and layers differ`);
-  const { heads: named, here: inText } = block.roles ?? {};
-  need(isTable(named) && (!inText || isTable(inText)), `${where}: roles and heads differ`);
+  for (const { length } of [block.coarse, block.fine, block.top?.steps].filter(
+    (buffers) => buffers != null,
+  )) {
+    need(length === layers, `${where}: buffers and layers differ`);
+  }
+  need(Array.isArray(block.coarse), `${where}: it has no weights`);
+  need(isTable(block.present), `${where}: heads and shape differ`);
+  need(!block.roles || isTable(block.roles), `${where}: roles and heads differ`);
   need(
     trace.stacks[block.queries]?.tokens.length === queries,
     `${where}: queries and tokens differ`,

@@ -1,11 +1,12 @@
 // Trace in memory: tokens at once, layers and vectors when they are first read.
 
-import { type Signal, signal } from "@preact/signals";
+import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import type {
   BlockPart,
   Header,
   NumbersPart,
   PredictionsPart,
+  RolePart,
   TokensPart,
   TracePart,
   VectorsPart,
@@ -19,8 +20,10 @@ import {
   type Numbers,
   type Planes,
   type ReadBuffer,
+  TopPlanes,
 } from "./decode.ts";
 import { type EffectTable, openEffects } from "./effects.ts";
+import { HeadNumbers, type LayerNumbers, NO_ROLE, THUMB_SIDE } from "./head_numbers.ts";
 import { type Media, openMedia, openPiece, type Piece } from "./media.ts";
 import { parseHeader } from "./parse.ts";
 import { spelled } from "./tokens.ts";
@@ -48,10 +51,16 @@ export interface Vectors {
   readonly scores: Numbers | null;
 }
 
-/** Thumbnails of all heads: maximum weight of each cell, as coarse codes. */
-type Thumbs = Readonly<{ rows: number; columns: number; codes: Uint8Array }>;
+/** Roles of all heads, by layer and head. */
+export interface Roles {
+  readonly source: "text" | "corpus";
+  readonly heads: readonly (readonly RolePart[])[];
+  /** Roles in this text, where `heads` has those over a corpus. */
+  readonly here?: Roles["heads"] | undefined;
+}
 
-export interface Block {
+/** Parts of a block that stand in the payload, or come from a run. */
+interface BlockFields {
   readonly name: string;
   readonly queryTokens: Tokens;
   readonly keyTokens: Tokens;
@@ -65,13 +74,48 @@ export interface Block {
     keys: number;
     rest(layerIndex: number, head: number, query: number): number;
   }> | null;
-  readonly thumbs: Thumbs;
   readonly groups: readonly (readonly number[])[] | null;
-  readonly roles: BlockPart["roles"];
-  readonly statistics: Readonly<Record<string, (number | null)[][]>>;
+  /** Roles over a corpus. */
+  readonly corpusRoles: Roles["heads"] | undefined;
+  /** Numbers of all layers. */
+  readonly numbers: Lazy<readonly LayerNumbers[]>;
   /** Vectors by layer number; more are added on request. */
   readonly vectors: Map<number, Lazy<Vectors>>;
   has(layerIndex: number, head: number): boolean;
+}
+
+/** Attention block. What its numbers give is empty until they arrive. */
+export interface Block extends BlockFields {
+  readonly roles: Roles;
+  /** Statistics by name, then by layer and head. */
+  readonly statistics: Readonly<Record<string, readonly (readonly (number | null)[])[]>>;
+  /** Cells of one head's thumbnail; null until they arrive. */
+  thumb(layerIndex: number, head: number): Float32Array | null;
+}
+
+export function blockOfFields(fields: BlockFields): Block {
+  const { layers, heads, corpusRoles, numbers } = fields;
+  const unnamed = layers.map(() => new Array<RolePart>(heads).fill(NO_ROLE));
+  const here = computed(() => numbers.value?.map(({ roles }) => roles));
+  const statistics: ReadonlySignal<Block["statistics"]> = computed(() => {
+    const all = numbers.value ?? [];
+    const names = Object.keys(all[0]?.statistics ?? {});
+    return Object.fromEntries(names.map((name) => [name, all.map((l) => l.statistics[name])]));
+  });
+  return {
+    ...fields,
+    get roles() {
+      const inText = fields.top ? undefined : (here.value ?? unnamed);
+      if (corpusRoles) return { source: "corpus" as const, heads: corpusRoles, here: inText };
+      return { source: "text" as const, heads: inText ?? unnamed };
+    },
+    get statistics() {
+      return statistics.value;
+    },
+    thumb(layerIndex, head) {
+      return numbers.value?.[layerIndex].thumbs[head] ?? null;
+    },
+  };
 }
 
 export interface Trace {
@@ -103,14 +147,31 @@ export async function openTraces(
   header: Pick<Header, "traces">,
   readBuffer: ReadBuffer,
 ): Promise<Trace[]> {
-  return Promise.all(header.traces.map((part) => openTrace(part, readBuffer)));
+  let left = AT_ONCE;
+  const isAtOnce = ({ shape, top }: BlockPart) => {
+    const isSmall = !top && product(shape) <= left;
+    if (isSmall) left -= product(shape);
+    return isSmall;
+  };
+  return Promise.all(header.traces.map((part) => openTrace(part, readBuffer, isAtOnce)));
 }
 
-async function openTrace(part: TracePart, readBuffer: ReadBuffer): Promise<Trace> {
-  const stacks = new Map(Object.entries(part.stacks).map(([name, t]) => [name, openTokens(t)]));
+/** Weights up to which the numbers of the first blocks are derived before a page opens. */
+const AT_ONCE = 2 ** 19;
+
+async function openTrace(
+  part: TracePart,
+  readBuffer: ReadBuffer,
+  isAtOnce: (part: BlockPart) => boolean,
+): Promise<Trace> {
+  const tokens = new Map(Object.entries(part.stacks).map(([name, t]) => [name, openTokens(t)]));
   const { title, model, changed, predictions } = part;
   const [blocks, media, effects] = await Promise.all([
-    Promise.all(part.blocks.map((block) => openBlock(block, stacks, readBuffer))),
+    Promise.all(
+      part.blocks.map((block) =>
+        openBlock(block, part.stacks, tokens, readBuffer, isAtOnce(block)),
+      ),
+    ),
     openMedia(part, readBuffer),
     openEffects(part.effects, readBuffer),
   ]);
@@ -119,49 +180,106 @@ async function openTrace(part: TracePart, readBuffer: ReadBuffer): Promise<Trace
 
 async function openBlock(
   part: BlockPart,
-  stacks: Map<string, Tokens>,
+  stacks: TracePart["stacks"],
+  tokens: Map<string, Tokens>,
   readBuffer: ReadBuffer,
+  isAtOnce: boolean,
 ): Promise<Block> {
   const [, heads, queries, keys] = part.shape;
+  const { top, fine, layers } = part;
   const size = heads * queries * keys;
-  const codes = await readBuffer(part.thumb, product(part.thumb_shape));
-  const rest =
-    part.rest === undefined ? null : await readBuffer(part.rest, product(part.shape.slice(0, 3)));
-  const layer = (index: number) =>
-    new Lazy(async () => {
-      // Thumbnails of a short text are not pooled: they are its coarse planes.
-      const coarse = part.coarse.length
-        ? readBuffer(part.coarse[index], size)
-        : codes.subarray(index * size, (index + 1) * size);
-      const fine = part.fine && readBuffer(part.fine[index], Math.ceil(size / 2));
-      return new CodedPlanes([heads, queries, keys], await coarse, await fine);
-    });
-  return {
+  const rest = top && (await readBuffer(top.rest, product(part.shape.slice(0, 3))));
+  const shape = [heads, queries, keys] as const;
+  const open = async (index: number): Promise<CodedPlanes | TopPlanes> => {
+    if (top) {
+      const kept = heads * queries * top.count;
+      const reads = [readBuffer(part.coarse[index], kept), readBuffer(top.steps[index], 2 * kept)];
+      const [codes, steps] = await Promise.all(reads);
+      return new TopPlanes(shape, top.count, codes, steps);
+    }
+    const [codes, levels] = await Promise.all([
+      readBuffer(part.coarse[index], size),
+      fine && readBuffer(fine[index], Math.ceil(size / 2)),
+    ]);
+    return new CodedPlanes(shape, codes, levels);
+  };
+  const planes = layers.map((_, index) => new Lazy(() => open(index)));
+  // The layers of a long text are read one by one after the first picture, and not kept.
+  const layerAt = (index: number) => (isAtOnce ? planes[index].whole() : open(index));
+  const numbers = new Lazy(async () => {
+    await (isAtOnce ? Promise.all(planes.map((lazy) => lazy.whole())) : drawn());
+    return deriveNumbers(part, stacks, readBuffer, layerAt);
+  });
+  if (isAtOnce) await numbers.whole();
+  return blockOfFields({
     name: part.name,
-    queryTokens: stacks.get(part.queries)!,
-    keyTokens: stacks.get(part.keys)!,
+    queryTokens: tokens.get(part.queries)!,
+    keyTokens: tokens.get(part.keys)!,
     causal: part.causal,
-    layers: part.layers,
-    heads: part.heads,
-    planes: part.layers.map((_, index) => layer(index)),
-    isFine: part.fine !== null,
-    top: rest && {
-      keys: part.top!,
-      rest: (index, head, query) => COARSE[rest[(index * heads + head) * queries + query]],
-    },
-    thumbs: {
-      rows: part.thumb_shape[2],
-      columns: part.thumb_shape[3],
-      codes,
-    },
+    layers,
+    heads,
+    planes,
+    isFine: fine !== null,
+    top:
+      top && rest
+        ? {
+            keys: top.count,
+            rest: (index, head, query) => COARSE[rest[(index * heads + head) * queries + query]],
+          }
+        : null,
     groups: part.groups,
-    roles: part.roles,
-    statistics: part.statistics,
+    corpusRoles: part.roles,
+    numbers,
     vectors: new Map(
       part.vectors.map((v) => [v.layer, new Lazy(() => openVectors(v, readBuffer))] as const),
     ),
     has: (layerIndex, head) => part.present[layerIndex]?.[head] === 1,
-  };
+  });
+}
+
+/** Milliseconds of deriving after which the page may draw. */
+const BURST = 12;
+
+/** Wait until the page has drawn; tests without a screen do not wait. */
+const drawn = () =>
+  new Promise<unknown>((resolve) => {
+    if (!globalThis.requestAnimationFrame) setTimeout(resolve);
+    else requestAnimationFrame(() => setTimeout(resolve));
+  });
+
+async function deriveNumbers(
+  part: BlockPart,
+  stacks: TracePart["stacks"],
+  readBuffer: ReadBuffer,
+  layerAt: (index: number) => Promise<CodedPlanes | TopPlanes>,
+): Promise<LayerNumbers[]> {
+  const [layers, heads, queries, keys] = part.shape;
+  const read = async (buffer: number | undefined, bytes: number) =>
+    buffer === undefined ? null : readBuffer(buffer, bytes);
+  const [bytes, visible] = await Promise.all([
+    read(part.sums, 4 * layers * heads * queries),
+    read(part.visible, layers * queries * keys),
+  ]);
+  const sums = bytes && new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
+  const text = { ...part, queries: stacks[part.queries], keys: stacks[part.keys], visible };
+  const reader = new HeadNumbers(text);
+  const numbers: LayerNumbers[] = [];
+  let since = performance.now();
+  for (let index = 0; index < layers; index++) {
+    const layer = await layerAt(index);
+    const sumOf = (head: number, query: number) =>
+      sums?.[(index * heads + head) * queries + query] ?? 1;
+    if (layer instanceof TopPlanes) {
+      // Statistics and roles need whole rows.
+      const thumbs = Array.from({ length: heads }, (_, head) => layer.maxima(head, THUMB_SIDE));
+      numbers.push({ thumbs, statistics: {}, roles: [] });
+    } else numbers.push(reader.layer(index, layer, heads, sumOf));
+    if (performance.now() - since > BURST) {
+      await drawn();
+      since = performance.now();
+    }
+  }
+  return numbers;
 }
 
 export async function openVectors(part: VectorsPart, readBuffer: ReadBuffer): Promise<Vectors> {

@@ -1,8 +1,8 @@
 // Grid of all heads: cell sizes, and a thumbnail of each head.
 
-import { COARSE } from "../data/decode.ts";
 import type { HeadIndex } from "../data/effects.ts";
 import { type Filter, LINES_LIMIT } from "../data/filtered_block.ts";
+import { THUMB_SIDE } from "../data/head_numbers.ts";
 import type { Block, Tokens } from "../data/trace.ts";
 import { mix, pixelsOf, type Rgb } from "../paint/theme.ts";
 import type { ImageMark } from "./scene.ts";
@@ -88,22 +88,13 @@ export type CellLook = Readonly<{ paper: Rgb; ink: Rgb; hasSign?: boolean }>;
 /** Weights of one row for every head; null for a head that was not unpacked. */
 export type RowOf = (layerIndex: number, head: number) => ArrayLike<number> | null;
 
-/** Rows of a word from thumbnails if they are not pooled, else from unpacked layers. Null for a
- *  long text, or while layers are unpacked. */
+/** Rows of a word from unpacked layers. Null for a long text, or while layers are unpacked. */
 export function rowsOf(block: Block, query: number | null): RowOf | null {
   const [queries, keys] = [block.queryTokens.texts.length, block.keyTokens.texts.length];
   if (query === null || Math.max(queries, keys) > LINES_LIMIT) return null;
-  const { rows, columns, codes } = block.thumbs;
-  if (rows === queries && columns === keys) {
-    return (layerIndex, head) => {
-      const start = ((layerIndex * block.heads + head) * rows + query) * columns;
-      return Float32Array.from({ length: columns }, (_, i) => COARSE[codes[start + i]]);
-    };
-  }
   const planes = block.planes.map((lazy) => lazy.value);
   if (planes.some((plane) => plane === null)) return null;
-  return (layerIndex, head) =>
-    Float32Array.from({ length: keys }, (_, key) => planes[layerIndex]!.weight(head, query, key));
+  return (layerIndex, head) => planes[layerIndex]!.row(head, query);
 }
 
 /** Weight from which a bar is drawn. */
@@ -190,8 +181,8 @@ interface ThumbnailFilter {
 }
 
 export function thumbnailFilter(block: Block, filter: Filter): ThumbnailFilter {
-  const { rows, columns } = block.thumbs;
   const [queries, keys] = [block.queryTokens, block.keyTokens];
+  const [rows, columns] = [queries, keys].map(({ texts }) => Math.min(texts.length, THUMB_SIDE));
   const queryBins = binsOf(queries, rows);
   const other = binsOf(keys, columns);
   const shown = (bin: Bin) => filter.specials !== "hidden" || !bin.special;
@@ -228,12 +219,13 @@ export function thumbnailWeights(
   head: number,
   thumbnail: ThumbnailFilter,
 ): Float32Array {
-  const { rows, columns, codes } = block.thumbs;
-  const start = (layerIndex * block.heads + head) * rows * columns;
+  const cells = block.thumb(layerIndex, head);
+  const width = Math.min(block.keyTokens.texts.length, THUMB_SIDE);
   const weights = new Float32Array(thumbnail.rows.length * thumbnail.columns.length);
+  if (!cells) return weights;
   thumbnail.rows.forEach((row, r) => {
     thumbnail.columns.forEach((column, c) => {
-      const weight = COARSE[codes[start + row * columns + column]];
+      const weight = cells[row * width + column];
       if (weight >= thumbnail.above && thumbnail.keeps(row, column)) {
         weights[r * thumbnail.columns.length + c] = weight;
       }

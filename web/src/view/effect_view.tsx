@@ -433,10 +433,8 @@ function useReads(side: Side, query: number | null, key: number | null) {
         planes.forEach((layer, layerIndex) => {
           for (let head = 0; head < block.heads; head++) {
             if (!block.has(layerIndex, head)) continue;
-            const value = keys.reduce(
-              (most, k) => Math.max(most, layer.weight(head, query, k) || 0),
-              0,
-            );
+            const row = layer.row(head, query);
+            const value = keys.reduce((most, k) => Math.max(most, row[k] || 0), 0);
             all.push({ layerIndex, head, value });
           }
         });

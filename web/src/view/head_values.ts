@@ -83,17 +83,17 @@ export function headDifferences(session: Session): Differences | null {
   differences.set(a, made);
   const cached = made.found.get(word ?? -1);
   if (cached) return cached;
-  const [rows, keys] = [a.queryTokens.texts.length, a.keyTokens.texts.length];
-  const queries = word === null ? Array.from({ length: rows }, (_, i) => i) : [word];
+  const queries = word === null ? [...a.queryTokens.texts.keys()] : [word];
   const all = rank(a.layers.length, a.heads, (layerIndex, head) => {
     if (!a.has(layerIndex, head) || !b.has(layerIndex, head)) return Number.NaN;
     if (session.edits.isOff({ layer: a.layers[layerIndex], head })) return Number.NaN;
     const [one, other] = planes.map((layers) => layers[layerIndex]!);
     let sum = 0;
     for (const query of queries) {
-      for (let key = 0; key < keys; key++) {
-        sum += Math.abs(one.weight(head, query, key) - other.weight(head, query, key)) || 0;
-      }
+      const row = other.row(head, query);
+      one.row(head, query).forEach((weight, key) => {
+        sum += Math.abs(weight - row[key]) || 0;
+      });
     }
     return sum / 2 / queries.length;
   });

@@ -176,12 +176,13 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
   );
   const value = isHidden ? null : shareOf(session, side);
   const roles = session.roles(side);
+  const numbers = block.numbers.value;
   const [effects, candidate] = [session.requests.effects.value, session.candidate.value];
   const { against } = session.selection.value;
   const differing = color === "difference" ? headDifferences(session)?.all : null;
   const spots = useMemo(
     () => headOrder(session, side, value, isList),
-    [side, isList, color, roles, effects, candidate, against, differing],
+    [side, isList, color, roles, numbers, effects, candidate, against, differing],
   );
   const pinned = session.place(side, word, "query");
   const rows = rowsOf(block, pinned);
@@ -189,9 +190,9 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
   const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
   const marks = useMemo(
     () => gridPictures(block, grid, filter, ratio, spots, lookOf(roles, theme, color, value), rows),
-    [block, grid, filter, theme, color, spots, pinned, isUnpacked],
+    [block, grid, filter, theme, color, spots, numbers, pinned, isUnpacked],
   );
-  const numbers = isList ? valueTexts(session, side, color) : null;
+  const valueText = isList ? valueTexts(session, side, color) : null;
   const { layer, head } = session.selection.value;
   useLayoutEffect(() => {
     const chosen = ref.current?.querySelector(".cell.sel");
@@ -222,7 +223,7 @@ function HeadGrid({ side, width, height }: { side: Side; width: number; height: 
                   side={side}
                   grid={grid}
                   place={row * grid.across + column}
-                  number={numbers?.(spot) ?? ""}
+                  number={valueText?.(spot) ?? ""}
                   {...spot}
                 />
               ) : null,
@@ -437,6 +438,7 @@ function RoleLegend({ side }: { side: Side }) {
       counts.set(id, (counts.get(id) ?? 0) + 1);
     });
   });
+  const { numbers } = side.baseFiltered.block;
   const source = hasBoth && named === "corpus" ? "over a corpus" : "in this text";
   return (
     <div class="legend" role="group" aria-label={`Roles ${source}; choose one to filter by`}>
@@ -467,9 +469,12 @@ function RoleLegend({ side }: { side: Side }) {
       )}
       {!hasBoth && (
         <span class="source mut">
-          {side.block.top && side.block.roles.source === "text"
-            ? "roles need whole rows, or a corpus run"
-            : `roles ${source}`}
+          {numbers.error.value ||
+            (numbers.value === null
+              ? "reading all heads"
+              : side.block.top && side.block.roles.source === "text"
+                ? "roles need whole rows, or a corpus run"
+                : `roles ${source}`)}
         </span>
       )}
       <BarsLegend side={side} />

@@ -1,6 +1,7 @@
 // Magnified tile: what the pinned word reads with a head, with words and numbers.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { NO_FILTER } from "../data/filtered_block.ts";
 import { shortWeight } from "../data/format.ts";
 import { summary } from "../data/head_summary.ts";
 import { printed } from "../data/tokens.ts";
@@ -73,14 +74,7 @@ function barMarks(
 
 /** The whole head in small, for texts that are too long for bars. */
 function wholeMarks(block: Block, layerIndex: number, head: number, theme: Theme): Mark[] {
-  const filter = thumbnailFilter(block, {
-    specials: "shown",
-    above: 0,
-    top: 0,
-    pairs: "all",
-    unit: "tokens",
-    combine: "off",
-  });
+  const filter = thumbnailFilter(block, { ...NO_FILTER, specials: "shown", above: 0 });
   const weights = thumbnailWeights(block, layerIndex, head, filter);
   const [rows, columns] = [filter.rows.length, filter.columns.length];
   const { panel, ink } = theme.rgb;

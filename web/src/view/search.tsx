@@ -1,9 +1,9 @@
 // Search for a word, a head or a role.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { printed } from "../data/tokens.ts";
-import { ROLES } from "../paint/roles.ts";
-import { headName } from "../state/selection.ts";
+import { type Entry, printed } from "../data/tokens.ts";
+import { ROLES, type RoleLook } from "../paint/roles.ts";
+import { type HeadId, headName } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import { Button, consume } from "./controls.tsx";
 import { useExplorer } from "./explorer_context.ts";
@@ -13,26 +13,34 @@ const MAX_WORDS = 8;
 
 type Match = Readonly<{ label: string; about: string; choose(): void }>;
 
+const headMatch = (session: Session, id: HeadId, about: string): Match => ({
+  ...{ label: headName(id), about },
+  choose: () => session.choose(id),
+});
+
+const roleMatch = (session: Session, { id, name }: RoleLook): Match => ({
+  ...{ label: name, about: "role" },
+  choose: () => session.update({ role: id }),
+});
+
+const wordMatch = (session: Session, { label, positions: [word] }: Entry): Match => ({
+  ...{ label: printed(label), about: `token ${word}` },
+  choose: () => session.update({ word }),
+});
+
 export function matchesOf(session: Session, typed: string): Match[] {
   const text = typed.trim().toLowerCase();
   const { block, filtered } = session.lead.value;
-  const matches: Match[] = [];
   if (text === "") return suggestions(session);
   const [, layer, head] = (/^l?(\d+)[\s.,]*h?(\d+)$/.exec(text) ?? []).map(Number);
-  if (layer !== undefined && block.has(block.layers.indexOf(layer), head)) {
-    const id = { layer, head };
-    matches.push({ label: headName(id), about: "head", choose: () => session.update(id) });
-  }
-  for (const { id, name, short } of ROLES) {
-    if (!name.includes(text) && short !== text) continue;
-    matches.push({ label: name, about: "role", choose: () => session.update({ role: id }) });
-  }
+  const isHead = layer !== undefined && block.has(block.layers.indexOf(layer), head);
+  const roles = ROLES.filter(({ name, short }) => name.includes(text) || short === text);
   const words = filtered.rows.filter(({ label }) => label.toLowerCase().includes(text));
-  for (const { label, positions } of words.slice(0, MAX_WORDS)) {
-    const choose = () => session.update({ word: positions[0] });
-    matches.push({ label: printed(label), about: `token ${positions[0]}`, choose });
-  }
-  return matches;
+  return [
+    ...(isHead ? [headMatch(session, { layer, head }, "head")] : []),
+    ...roles.map((role) => roleMatch(session, role)),
+    ...words.slice(0, MAX_WORDS).map((word) => wordMatch(session, word)),
+  ];
 }
 
 const SUGGESTED = 4;
@@ -41,25 +49,20 @@ const SUGGESTED = 4;
 function suggestions(session: Session): Match[] {
   const side = session.lead.value;
   const { block, filtered } = side;
-  const matches: Match[] = [];
-  const effects = session.exercise.isHidden.value ? null : headEffects(session, side);
-  for (const { layerIndex, head, value } of effects?.all.slice(0, SUGGESTED) ?? []) {
-    const id = { layer: block.layers[layerIndex], head };
-    const about = `effect ${effects!.format(value)}`;
-    matches.push({ label: headName(id), about, choose: () => session.choose(id) });
-  }
+  const isHidden = session.exercise.isHidden.value;
+  const effects = isHidden ? null : headEffects(session, side);
+  const largest = effects?.all.slice(0, SUGGESTED) ?? [];
   const present = new Set(session.roles(side).flatMap((row) => row.map(({ role }) => role)));
-  for (const { id, name } of session.exercise.isHidden.value ? [] : ROLES) {
-    if (!present.has(id === "unnamed" ? null : id)) continue;
-    matches.push({ label: name, about: "role", choose: () => session.update({ role: id }) });
-  }
-  for (const { label, positions } of filtered.rows
-    .filter((row) => !row.special)
-    .slice(-SUGGESTED)) {
-    const choose = () => session.update({ word: positions[0] });
-    matches.push({ label: printed(label), about: `token ${positions[0]}`, choose });
-  }
-  return matches;
+  const roles = isHidden ? [] : ROLES.filter(({ id }) => present.has(id === "unnamed" ? null : id));
+  const words = filtered.rows.filter((row) => !row.special).slice(-SUGGESTED);
+  return [
+    ...largest.map(({ layerIndex, head, value }) => {
+      const id = { layer: block.layers[layerIndex], head };
+      return headMatch(session, id, `effect ${effects!.format(value)}`);
+    }),
+    ...roles.map((role) => roleMatch(session, role)),
+    ...words.map((word) => wordMatch(session, word)),
+  ];
 }
 
 export function Search() {

@@ -2,6 +2,7 @@
 
 import type { RolePart } from "../../generated/payload.ts";
 import { type Matrix, rowWeights } from "../data/filtered_block.ts";
+import { NO_ROLE } from "../data/head_numbers.ts";
 import { scaleOf, strongestLink, type TitleParts, titleOf } from "../data/head_summary.ts";
 import { type Neurons, neuronsOf } from "../data/neurons.ts";
 import { rowOf } from "../data/tokens.ts";
@@ -11,11 +12,9 @@ import { mix, type Rgb } from "../paint/theme.ts";
 import type { HeadId } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 
-const NONE: RolePart = { role: null, share: null, queries: 0 };
-
 function roleInText(side: Side, id: HeadId): RolePart {
   const { heads, here: inText } = side.baseFiltered.block.roles;
-  return (inText ?? heads)[layerIndex(side, id)]?.[id.head] ?? NONE;
+  return (inText ?? heads)[layerIndex(side, id)]?.[id.head] ?? NO_ROLE;
 }
 
 /** RolePart of a head over the corpus, if it differs from that in this text. */
