@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -99,10 +99,13 @@ def test_the_check_compares_with_random(tiny_llama: Model, tiny_bert: Model) -> 
     assert masked.sizes["ranking"] == 2
 
 
+LABELS: dict[str, Any] = {"num_labels": 3}
+
+
 @cache
 def classifier() -> Model:
     torch.manual_seed(0)
-    config = tf.ViTConfig(**VISION, num_labels=3, initializer_range=0.5)
+    config = tf.ViTConfig(**VISION, **LABELS, initializer_range=0.5)
     return hs.load(tf.ViTForImageClassification(config), processor=vit_processor())
 
 
@@ -156,7 +159,7 @@ def test_the_check_removes_patches() -> None:
 
 def test_a_pooled_prediction_has_no_row_to_start_at() -> None:
     torch.manual_seed(0)
-    config = tf.BeitConfig(**VISION, num_labels=3, use_mean_pooling=True)
+    config = tf.BeitConfig(**VISION, **LABELS, use_mean_pooling=True)
     model = hs.load(tf.BeitForImageClassification(config), processor=vit_processor())
     with pytest.raises(InputError, match="reads 16 of 17 rows of the last layer"):
         hs.relevance(model, image=picture())

@@ -44,7 +44,7 @@ MAX_COMPARED = 1 << 24
 _MetricInput = Literal["text", "layer", "reductions", "layers"]
 """Input of a metric: any layer (only the text matters), each layer, reductions of all layers, or
 all layers."""
-_Rows = tuple[Tensor, Tensor, Tensor]
+_LayerSums = tuple[Tensor, Tensor, Tensor]
 """Numerator, denominator and count of a ratio, by document."""
 
 
@@ -81,7 +81,7 @@ class Accumulator:
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[LayerReader]:
         """Yield a reader for one forward pass over these documents."""
-        measured: dict[_StateKey, _Rows | LayerData | State] = {}
+        measured: dict[_StateKey, _LayerSums | LayerData | State] = {}
         # By block: reductions by number of heads (layers may differ) and layer, with the first of
         # these; and all layers if a metric compares layers.
         reduced: dict[str, dict[int, tuple[LayerData, dict[int, dict[Reduction, Small]]]]] = {}
@@ -149,7 +149,7 @@ class Accumulator:
 
     def _measure(
         self, layer_data: LayerData, layers: Sequence[int], kind: _MetricInput
-    ) -> Iterator[tuple[_StateKey, _Rows | LayerData | State]]:
+    ) -> Iterator[tuple[_StateKey, _LayerSums | LayerData | State]]:
         """Yield rows of a ratio, reductions of a sum (to be added in place), or a state."""
         for metric in self._metrics_of(layer_data.block, kind):
             key = _StateKey(layer_data.block, tuple(layers), metric.name)
@@ -157,7 +157,7 @@ class Accumulator:
                 own = {reduction: reduction(layer_data) for reduction in metric.reductions}
                 yield key, LayerData.of_reductions(layer_data, layer_data.n_heads, own)
                 continue
-            value: _Rows | State
+            value: _LayerSums | State
             with self._guard(metric, layer_data):
                 if isinstance(metric, RatioMetric):
                     value = metric.checked_rows(layer_data)
@@ -176,7 +176,7 @@ class Accumulator:
                     self._by_input[block, kind].append(metric)
         return self._by_input[block, kind]
 
-    def _add(self, key: _StateKey, value: _Rows | LayerData | State, batch: Batch) -> None:
+    def _add(self, key: _StateKey, value: _LayerSums | LayerData | State, batch: Batch) -> None:
         metric, states = self._metrics[key.metric], self._states.setdefault(key, [])
         if isinstance(value, dict):
             states.append(value)
@@ -224,7 +224,7 @@ class Accumulator:
                     }
         return states
 
-    def _check_finite(self, key: _StateKey, value: _Rows | LayerData | State) -> None:
+    def _check_finite(self, key: _StateKey, value: _LayerSums | LayerData | State) -> None:
         metric = self._metrics[key.metric]
         named: list[tuple[str, Any, tuple[str, ...]]]
         if isinstance(value, LayerData):

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-Function: TypeAlias = "Callable[Concatenate[LayerData, P], T]"
+LayerFunction: TypeAlias = "Callable[Concatenate[LayerData, P], T]"
 
 
 @final
@@ -218,17 +218,17 @@ def _shared(keep: Callable[[LayerData, Hashable, Callable[[], T]], T]) -> Any:
     return decorate
 
 
-def per_batch(function: Function[P, T]) -> Function[P, T]:
+def per_batch(function: LayerFunction[P, T]) -> LayerFunction[P, T]:
     """Decorate a function of the batch alone: it is computed once for all layers of a block."""
     return _shared(LayerData.of_batch)(function)
 
 
-def per_layer(function: Function[P, T]) -> Function[P, T]:
+def per_layer(function: LayerFunction[P, T]) -> LayerFunction[P, T]:
     """Decorate a function of a layer: it is computed once for all metrics."""
     return _shared(LayerData.once)(function)
 
 
-def per_rows(function: Function[P, T]) -> Function[P, T]:
+def per_rows(function: LayerFunction[P, T]) -> LayerFunction[P, T]:
     """Decorate a function of the batch and of rows: whole layers share it."""
     return _shared(LayerData.of_rows)(function)
 
