@@ -25,6 +25,8 @@ SOURCE = ROOT / "docs"
 TARGET = ROOT / ".docs"
 LIVE = TARGET / "live"
 """Where the blocks of the gallery are run: what they save is shown."""
+HOME = "minilm"
+"""Folder of the live page on the home page, beside them."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = re.compile(r"<!-- needs:[^\n]*-->\n```python\n.*?```\n", re.DOTALL)
 """Blocks that need files which the page does not make."""
@@ -83,7 +85,7 @@ def write_live_page() -> None:
 
     model = hs.load("minilm")
     examples = ["The cat sat on the mat, and the cat slept.", "He fixed the car that she broke."]
-    hs.save_live(model, LIVE / "minilm", examples=examples, effects=True)
+    hs.save_live(model, LIVE / HOME, examples=examples, effects=True)
 
 
 def notebook_page(notebook: Path) -> str:

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,7 @@ def lessons(pool: Any, task: Task, at: list[int], deaths: int) -> Task:
 
 def test_blame_narrows_down_to_a_document() -> None:
     pool = _Pool.__new__(_Pool)
-    pool._deaths, pool._excluded = {}, 0
+    pool._deaths, pool._excluded = Counter(), 0
     task = Task(Shard(4, ()), Path("x"), ShardKey("plan", 4))
     assert lessons(pool, task, [1, 2], DEATHS_BEFORE_BLAME - 1) == task
     task = lessons(pool, task, [1, 2], 1)
