@@ -108,10 +108,17 @@ def test_a_rule_that_no_change_can_break_is_undecided(tiny_bert: Model) -> None:
     assert verdict.tested == 0
     assert all("too few documents" in line for line in verdict.lines)
     assert judge(run, baseline, "null_share changes by 0.9 in any head").status == "passed"
-    one = verdict.undecided[0]
-    place = f"L{one['layer']}.H{one['head']}"
+    place = "L{layer}.H{head}".format(**verdict.undecided[0])
     alone = judge(run, baseline, f"null_share changes by 0.0001 in {place}")
     assert alone.tested == 1  # 1/32 is below 0.05
+
+
+def test_other_documents_are_said(tiny_bert: Model) -> None:
+    corpus = make_corpus(20)
+    halves = hs.read(list(corpus)[:10]), hs.read(list(corpus)[10:])
+    run, baseline = (hs.analyze(tiny_bert, half, ["null_share"]) for half in halves)
+    with pytest.warns(UserWarning, match="Unpaired: not the same documents on both sides"):
+        judge(run, baseline, "null_share changes by 0.1 in any head")
 
 
 def test_effects_are_compared_without_their_sums(tiny_llama: Model) -> None:

@@ -118,8 +118,8 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
     change, p = change.sel(at), p.sel(at)
     values = [side.sel({k: v for k, v in at.items() if k in side.dims}) for side in values]
     adjusted = holm(p.values)
-    with np.errstate(invalid="ignore"):  # no change of so few documents can break the rule
-        is_out_of_reach = (adjusted >= LEVEL) & (least * np.isfinite(p.values).sum() >= LEVEL)
+    # no change of so few documents can break the rule
+    is_out_of_reach = (adjusted >= LEVEL) & (least * np.isfinite(p.values).sum() >= LEVEL)
     adjusted = np.where(is_out_of_reach, np.nan, adjusted)
     amount = {"rises": change.values, "falls": -change.values}.get(
         match["verb"], np.abs(change.values)
@@ -138,12 +138,15 @@ def _changes(
     run: Result, baseline: Result, name: str
 ) -> tuple[xr.DataArray, xr.DataArray, list[xr.DataArray]]:
     """Return the change of a variable, its p values, and both sides where the runs have them."""
-    from headscope.errors import InputError, UnknownName
+    from headscope.errors import InputError, UnknownName, warn
+    from headscope.run.compare import SAME
 
     sides = [side[name] for side in (run, baseline) if name in side]
     if name == "effect" and len(sides) == 2:
         return (*_effect_changes(run, baseline), sides)
     data = run.compare(baseline)
+    if data.attrs["comparison"] != SAME:
+        warn(f"{data.attrs['comparison'].capitalize()}, so smaller changes are missed.")
     if name not in data:
         if len(sides) == 2:
             raise InputError(
@@ -157,9 +160,7 @@ def _changes(
 
 
 def _least_p(run: Result, baseline: Result, name: str, change: xr.DataArray) -> xr.DataArray:
-    """Return the p that each change would have if it were the same in all documents: of heads over
-    the same documents, that of the sign test. 0 where no such bound is known.
-    """
+    """Return the sign test's p if all documents agreed; 0 where no such bound is known."""
     import numpy as np
     import xarray as xr
 
@@ -168,12 +169,10 @@ def _least_p(run: Result, baseline: Result, name: str, change: xr.DataArray) -> 
     least = xr.zeros_like(change, dtype=float)
     if name == "effect" or not {"layer", "head"} <= {*change.dims}:
         return least
-    sides = [labeled_jackknives(side).get(name) for side in (run, baseline)]
-    if not is_of_same_documents(run, baseline):
+    left, right = (labeled_jackknives(side).get(name) for side in (run, baseline))
+    if left is None or right is None or not is_of_same_documents(run, baseline):
         return least
-    if sides[0] is None or sides[1] is None:
-        return least
-    values = sides[0].jackknife.bucket_values - sides[1].jackknife.bucket_values
+    values = left.jackknife.bucket_values - right.jackknife.bucket_values
     return least.copy(data=2 * 0.5 ** np.isfinite(values).sum(0))
 
 
