@@ -96,6 +96,31 @@ def test_too_few_documents_are_undecided(tiny_bert: Model) -> None:
     assert "too few documents" in verdict.lines[0]
 
 
+def test_a_rule_that_no_change_can_break_is_undecided(tiny_bert: Model) -> None:
+    """The sign test of six documents has p of at least 1/32: above 0.05 over eight heads."""
+    corpus, other = make_corpus(6), randomized(tiny_bert, 3)
+    for parameter in other.module.parameters():
+        parameter.data *= 3
+    run, baseline = (hs.analyze(m, corpus, ["null_share"]) for m in (other, tiny_bert))
+    assert np.isfinite(run.compare(baseline)["null_share_p"]).any()
+    verdict = judge(run, baseline, "null_share changes by 0.0001 in any head")
+    assert verdict.status == "undecided"
+    assert verdict.tested == 0
+    assert all("too few documents" in line for line in verdict.lines)
+    assert judge(run, baseline, "null_share changes by 0.9 in any head").status == "passed"
+    place = "L{layer}.H{head}".format(**verdict.undecided[0])
+    alone = judge(run, baseline, f"null_share changes by 0.0001 in {place}")
+    assert alone.tested == 1  # 1/32 is below 0.05
+
+
+def test_other_documents_are_said(tiny_bert: Model) -> None:
+    corpus = make_corpus(20)
+    halves = hs.read(list(corpus)[:10]), hs.read(list(corpus)[10:])
+    run, baseline = (hs.analyze(tiny_bert, half, ["null_share"]) for half in halves)
+    with pytest.warns(UserWarning, match="Unpaired: not the same documents on both sides"):
+        judge(run, baseline, "null_share changes by 0.1 in any head")
+
+
 def test_effects_are_compared_without_their_sums(tiny_llama: Model) -> None:
     corpus = make_corpus(20)
     effect = result_of_effects(hs.effects(tiny_llama, corpus))
@@ -115,6 +140,8 @@ def test_effects_are_compared_without_their_sums(tiny_llama: Model) -> None:
         ("null_share is odd", InputError, "is not a rule. Expected: VARIABLE"),
         ("null_share changes in any head", InputError, "is not a rule"),
         ("null_share changes by 1-1", InputError, "'1-1' is not a number"),
+        ("null_share changes by -0.1", InputError, "-0.1 is below 0"),
+        ("null_share changes by -nan", InputError, "is not a rule"),
         ("nul_share changes by 1", UnknownName, "Did you mean 'null_share'"),
         ("pos_to[tag=NUN] changes by 1", UnknownName, "NUN"),
         ("null_share[tag=NOUN] changes by 1", InputError, "has the axes layer, head, not tag"),

@@ -101,6 +101,8 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
         size = float(match["size"])
     except ValueError:
         raise InputError(f"--fail-if {rule!r}: {match['size']!r} is not a number.") from None
+    if not size >= 0:
+        raise InputError(f"--fail-if {rule!r}: {match['size']} is below 0. Write rises or falls.")
     place = match["place"] or ""
     name = f"{match['name']}_mean" if place == "the mean" else match["name"]
     change, p, values = _changes(run, baseline, name)
@@ -112,13 +114,17 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
     if place == "any head" and not {"layer", "head"} <= {*change.dims}:
         raise InputError(f"--fail-if {rule!r}: {name} has no axes layer and head.")
     at = {axis: _label(change, axis, label, rule) for axis, label in labels.items()}
+    least = _least_p(run, baseline, name, change).sel(at).values
     change, p = change.sel(at), p.sel(at)
     values = [side.sel({k: v for k, v in at.items() if k in side.dims}) for side in values]
     adjusted = holm(p.values)
+    # no change of so few documents can break the rule
+    is_out_of_reach = (adjusted >= LEVEL) & (least * np.isfinite(p.values).sum() >= LEVEL)
+    adjusted = np.where(is_out_of_reach, np.nan, adjusted)
     amount = {"rises": change.values, "falls": -change.values}.get(
         match["verb"], np.abs(change.values)
     )
-    verdict = Verdict(rule, int(np.isfinite(p.values).sum()))
+    verdict = Verdict(rule, int(np.isfinite(adjusted).sum()))
     for index in map(tuple, np.argwhere(np.nan_to_num(amount, nan=-np.inf) >= size)):
         row = _row(change, values, index, adjusted)
         if np.isnan(adjusted[index]):
@@ -132,12 +138,15 @@ def _changes(
     run: Result, baseline: Result, name: str
 ) -> tuple[xr.DataArray, xr.DataArray, list[xr.DataArray]]:
     """Return the change of a variable, its p values, and both sides where the runs have them."""
-    from headscope.errors import InputError, UnknownName
+    from headscope.errors import InputError, UnknownName, warn
+    from headscope.run.compare import SAME
 
     sides = [side[name] for side in (run, baseline) if name in side]
     if name == "effect" and len(sides) == 2:
         return (*_effect_changes(run, baseline), sides)
     data = run.compare(baseline)
+    if data.attrs["comparison"] != SAME:
+        warn(f"{data.attrs['comparison'].capitalize()}, so smaller changes are missed.")
     if name not in data:
         if len(sides) == 2:
             raise InputError(
@@ -148,6 +157,23 @@ def _changes(
             "variable of both runs", name, [str(n) for n in data if f"{n}_p" in data]
         )
     return data[name], data[f"{name}_p"], sides
+
+
+def _least_p(run: Result, baseline: Result, name: str, change: xr.DataArray) -> xr.DataArray:
+    """Return the sign test's p if all documents agreed; 0 where no such bound is known."""
+    import numpy as np
+    import xarray as xr
+
+    from headscope.run.compare import is_of_same_documents, labeled_jackknives
+
+    least = xr.zeros_like(change, dtype=float)
+    if name == "effect" or not {"layer", "head"} <= {*change.dims}:
+        return least
+    left, right = (labeled_jackknives(side).get(name) for side in (run, baseline))
+    if left is None or right is None or not is_of_same_documents(run, baseline):
+        return least
+    values = left.jackknife.bucket_values - right.jackknife.bucket_values
+    return least.copy(data=2 * 0.5 ** np.isfinite(values).sum(0))
 
 
 def _effect_changes(run: Result, baseline: Result) -> tuple[xr.DataArray, xr.DataArray]:
@@ -223,7 +249,7 @@ def _line(row: dict[str, Any]) -> str:
     end = f" (change {row['change']:+.4g}" if "change" in row else ""
     p = row.get("p_adjusted")
     end += end and (", too few documents)" if p is None else f", p {p:.2g} corrected)")
-    return f"{head}{' '.join(labels)}{': ' if head or labels else ''}{sides}{end}"
+    return f"{(head + ' '.join(labels)).rstrip()}{': ' if head or labels else ''}{sides}{end}"
 
 
 NUMBERS = ("layer", "head", "run", "baseline", "change", "p_adjusted")
