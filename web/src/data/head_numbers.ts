@@ -302,9 +302,11 @@ function kindsOf(texts: readonly (string | null)[]): number[] {
   });
 }
 
-/** Python's `casefold`, so far as equality of texts goes. */
+/** Python's `casefold`, so far as equality of texts goes. Upper case alone would make the dotless ı
+ *  an i, and keep ẞ apart from ß. */
 function foldCase(text: string): string {
-  return [...text.toUpperCase()].map((c) => c.toLowerCase()).join("");
+  const upper = text.replace(/[^ı]+/gu, (part) => part.toUpperCase().replace(/ẞ/gu, "SS"));
+  return [...upper].map((c) => c.toLowerCase()).join("");
 }
 
 const SPACES = "[\\p{White_Space}\\x1c-\\x1f]+";
