@@ -101,6 +101,8 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
         size = float(match["size"])
     except ValueError:
         raise InputError(f"--fail-if {rule!r}: {match['size']!r} is not a number.") from None
+    if not 0 <= size < np.inf:
+        raise InputError(f"--fail-if {rule!r}: a change is by a finite number from 0 on.")
     place = match["place"] or ""
     name = f"{match['name']}_mean" if place == "the mean" else match["name"]
     change, p, values = _changes(run, baseline, name)
@@ -138,8 +140,8 @@ def _changes(
     if name == "effect" and len(sides) == 2:
         return (*_effect_changes(run, baseline), sides)
     data = run.compare(baseline)
-    if name not in data:
-        if len(sides) == 2:
+    if name not in data or f"{name}_p" not in data:
+        if name not in data and len(sides) == 2:
             raise InputError(
                 f"{name} cannot be compared: it has {dict(sides[0].sizes)} in the run and "
                 f"{dict(sides[1].sizes)} in the baseline, or no sums."
