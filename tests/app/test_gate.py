@@ -184,3 +184,15 @@ def test_tracking_checkpoints(
         main(["track", folders[0], "-o", out])
     assert stop.value.code == 2
     assert "give checkpoints, then a corpus" in capsys.readouterr().err
+
+
+def test_a_head_that_lost_its_value_is_not_passed(tiny_bert: Model) -> None:
+    corpus = make_corpus(20)
+    whole = hs.analyze(tiny_bert, corpus, "null_share")
+    with tiny_bert.edit(hs.ablate(1, 1)):
+        without = hs.analyze(tiny_bert, corpus, "null_share")
+    for pair in ((without, whole), (whole, without)):
+        verdict = judge(*pair, "null_share changes by 5 in any head")
+        assert verdict.status == "undecided"
+        assert len(verdict.lines) == 1
+        assert "a value is missing" in verdict.lines[0]

@@ -121,7 +121,11 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
         match["verb"], np.abs(change.values)
     )
     verdict = Verdict(rule, int(np.isfinite(p.values).sum()))
-    for index in map(tuple, np.argwhere(np.nan_to_num(amount, nan=-np.inf) >= size)):
+    broken = np.nan_to_num(amount, nan=-np.inf) >= size
+    if len(values) == 2:  # a head without a value in one run did change
+        lost = np.isnan(values[0]) != np.isnan(values[1])
+        broken |= np.isnan(amount) & lost.transpose(*change.dims).values
+    for index in map(tuple, np.argwhere(broken)):
         row = _row(change, values, index, adjusted)
         if np.isnan(adjusted[index]):
             verdict.undecided.append(row)
@@ -209,19 +213,16 @@ def _row(
     at = {str(d): change[d].values[i].item() for d, i in zip(change.dims, index, strict=True)}
     names = ("run", "baseline") if len(sides) == 2 else ()
     values = {n: float(side.sel(at)) for n, side in zip(names, sides, strict=False)}
-    p = float(adjusted[index])
-    return {
-        **at,
-        **values,
-        "change": float(change.values[index]),
-        "p_adjusted": None if p != p else p,
-    }
+    values |= {"change": float(change.values[index]), "p_adjusted": float(adjusted[index])}
+    return at | {name: None if value != value else value for name, value in values.items()}
 
 
 def _line(row: dict[str, Any]) -> str:
     labels = [f"{k} {v}" for k, v in row.items() if k not in NUMBERS]
     head = f"L{row['layer']} H{row['head']} " if "head" in row else ""
     sides = f"{_shown(row['baseline'])} → {_shown(row['run'])}" if "run" in row else ""
+    if "change" in row and row["change"] is None:
+        return f"{head}{' '.join(labels)}: {sides} (a value is missing)"
     end = f" (change {row['change']:+.4g}" if "change" in row else ""
     p = row.get("p_adjusted")
     end += end and (", too few documents)" if p is None else f", p {p:.2g} corrected)")
@@ -232,6 +233,8 @@ NUMBERS = ("layer", "head", "run", "baseline", "change", "p_adjusted")
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value) or "no role"
 
 
