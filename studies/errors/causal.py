@@ -34,6 +34,8 @@ from studies.gum.corpora import draw_per_document, read_gum
 DOCUMENTS, TOKENS, SENTENCES = 60, 32, 3
 MIN_WORDS = 32
 """Words of a document of EWT, at least: half of its documents are shorter."""
+MIN_CUT = 8
+"""Words of what is read of a document, at least: an address can have more tokens than are read."""
 CORPORA = ("GUM", "EWT")
 HELD_OUT = ("EWT",)
 N_HEADS = 16
@@ -264,7 +266,8 @@ def read_arrays(data: Path, out: Path, model: str, corpus: str) -> Arrays:
         out.mkdir(parents=True, exist_ok=True)
         loaded = hs.load(model)
         documents = _documents(data, corpus)
-        cut = list(cut_documents(loaded, hs.read(documents), TOKENS))
+        pieces = cut_documents(loaded, hs.read(documents), TOKENS)
+        cut = [piece for piece in pieces if len(piece.words) >= MIN_CUT]
         for measure, path in paths.items():
             if not path.is_file():
                 read = documents if measure is _metrics else cut

@@ -145,6 +145,10 @@ def test_intervals_and_errors_of_maps(tiny_llama: Model) -> None:
     with pytest.raises(InputError, match="Pairs have 9 to 13 tokens, so their positions mean"):
         hs.patch(tiny_llama, longer, "t", "a", at="residual")
     assert hs.patch(tiny_llama, longer, "t", "a", at="residual", where=[-1]).sizes["position"] == 1
+    # Heads are patched at all positions of each text.
+    assert hs.patch(tiny_llama, longer, "t", "a", at="q").sizes["head"] == 4
+    with pytest.raises(InputError, match="where should be a list of positions, not 3"):
+        hs.patch(tiny_llama, pairs, "t", "a", at="q", where=3)  # type: ignore[arg-type]
     with pytest.raises(UnknownName, match="Unknown at 'heads'"):
         hs.patch(tiny_llama, pairs, "t", "a", at="heads")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="where=99 is out of range"):
@@ -189,6 +193,7 @@ def test_a_path_hands_the_change_of_each_head_on(ungrouped: Model, both: Any) ->
         ([(0, 1), "logits", (1, 0, "q")], "'logits' ends a path"),
         ([(0, 1), (1, 2)], "is not a reader"),
         (["logits", (1, 2, "q")], "is not a source"),
+        (None, "needs a source and at least one reader"),
         ([(0, 9), "logits"], "has heads 0 to 3"),
     ],
 )
@@ -217,6 +222,8 @@ def test_the_lens_reads_every_layer(tiny_llama: Model) -> None:
     assert float(last["probability"][0]) == pytest.approx(float(own), abs=1e-6)
     assert lens.to_dataframe().shape == (len(states), 4)
     assert len(lens.to_page()["rows"]) == len(states)
+    whole = hs.lens(tiny_llama, PAIR[0], "t", "a", top=10**6)
+    assert whole.data.sizes["place"] == module.config.vocab_size
     assert len(lens.figure().axes) == 2
     assert "rank" in repr(lens)
 

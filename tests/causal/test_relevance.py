@@ -170,6 +170,10 @@ def test_bad_input(tiny_llama: Model, tiny_t5: Model) -> None:
         hs.relevance(tiny_llama, TEXT, "roll")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="Give a list of texts"):
         hs.check_relevance(tiny_llama, TEXT)
+    with pytest.raises(InputError, match="Give a list of texts"):
+        hs.check_relevance(tiny_llama, images=5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="seed should be a whole number from 0 on"):
+        hs.check_relevance(tiny_llama, [TEXT], seed=-1)
     with pytest.raises(InputError, match="removable tokens: give longer texts"):
         hs.check_relevance(tiny_llama, ["abc"])
     with pytest.raises(InputError, match="an encoder-decoder"):

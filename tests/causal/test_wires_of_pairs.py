@@ -309,6 +309,12 @@ def test_bad_input(tiny_llama: Model) -> None:
         hs.wires(tiny_llama, [("a bat sat", "a rat sat")], "t", "t")
     with pytest.raises(InputError, match="There is no layer 9"):
         hs.wires(tiny_llama, tiny_pairs(1), heads=[(9, 0)])
+    with pytest.raises(InputError, match="names no head"):
+        hs.wires(tiny_llama, tiny_pairs(1), heads=[])
+    with pytest.raises(InputError, match="neither a pair"):
+        hs.wires(tiny_llama, tiny_pairs(1), heads=[(0, 1, "q")])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="seed should be a whole number from 0 on"):
+        hs.wires(tiny_llama, tiny_pairs(1), seed=-1)
     with pytest.raises(InputError, match="needs a label for each of 1 texts"):
         hs.wires(tiny_llama, [("a bat sat", "a rat sat")], "t", "a", templates=["x", "y"])
 
@@ -340,8 +346,21 @@ def test_pairs_of_names_and_contrasts() -> None:
         pairs("ioo")
     with pytest.raises(InputError, match="fewer than two names"):
         pairs("ioi", names=["Ann"])
+    with pytest.raises(InputError, match="a list of names, not 'Ann'"):
+        pairs("ioi", names="Ann")
+    with pytest.raises(InputError, match="seed should be a whole number from 0 on"):
+        pairs("ioi", seed=-1)
     with pytest.raises(InputError, match="are for 'ioi'"):
         pairs("agreement", contrast="both")
+
+
+def test_pairs_with_breaks_of_lines_are_read_again(tmp_path: Path) -> None:
+    broken = Pairs((("a\u2028b", "a\x85c"),), ("t",), ("f",), ("x",))
+    broken.save(tmp_path / "pairs.jsonl")
+    assert pairs(tmp_path / "pairs.jsonl").texts == broken.texts
+    (tmp_path / "latin.jsonl").write_bytes('{"text": "é"}'.encode("latin-1"))
+    with pytest.raises(FileFormatError, match="is not UTF-8"):
+        pairs(tmp_path / "latin.jsonl")
 
 
 def test_json_lines_of_pairs(tmp_path: Path) -> None:

@@ -250,6 +250,8 @@ def test_words_are_whole_and_repeated_in_another_order(smollm2: Model, minilm: M
             assert sorted(row[:12]) == sorted(row[12:])
             assert row[:12] != row[12:]
     assert "induction" not in detect_heads(minilm, sequences=2, length=8, words=True)
+    assert _are_words(["the</w>", "the", "in", "a</w>"]).tolist() == [True, False, False, False]
+    assert _are_words([]).dtype == bool
     assert _are_words(["Ġcat", "ing", "ĠThe", "Ġ12"]).tolist() == [True, False, False, False]
     of_word_piece = _are_words([*["cat", "##ing", "at"] * 9, "▁"]).tolist()
     assert of_word_piece == [*[True, False, False] * 9, False]

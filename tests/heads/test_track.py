@@ -488,6 +488,8 @@ def test_arguments(tokenizer: PreTrainedTokenizerFast) -> None:
         hs.HeadTracker(None, detect=False)
     with pytest.raises(InputError, match="between 0 and 1"):
         hs.HeadTracker(TEXTS, budget=1.5)
+    with pytest.raises(InputError, match="has no documents to track"):
+        hs.HeadTracker([])
     tracker = hs.HeadTracker(None, tokenizer=tokenizer)
     scalars = tracker.log(make_model(tokenizer), 0)
     assert "headscope/L0.H0/induction" in scalars

@@ -22,6 +22,7 @@ from headscope.text.tokens import Tokens
 GOLDEN = Path(__file__).parent / "golden" / "live.json"
 ENCODER = "[CLS] The STRASSE , the straße ; ΣΑΣ , σας ! the CAT sat ( on ) cat [SEP]"
 LIST = " a, b, c, d. A, b, c, d. One more: a, b, c, d; the end of a list"
+LETTERS = "ı i I ı i ş ß ẞ ss ẞ Σ ς ı İ i ﬁ fi"
 TEXTS = [
     "Don't pay $3.50, well-known l·l a\u00adb x\u200dy ’tis rock'n'roll 3.〇 1,2,3. 4.",
     "東京都に住む。ガ か\u3099 你好，世界 한국어 문장 ภาษาไทย हिन्दी",
@@ -122,6 +123,7 @@ def golden_live() -> dict[str, Any]:
         leaking(causal),
         windowed(causal),
         golden_trace(long, causal=True),
+        golden_trace(Tokens.of(LETTERS.split()), causal=False),
     ]
     return {
         "cases": [golden_case(case) for case in cases],

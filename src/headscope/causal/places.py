@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headscope.arguments import whole_number
+from headscope.arguments import expect, whole_number
 from headscope.causal.batched_forward import ForwardPass
 from headscope.causal.effects import read_text
 from headscope.causal.explain_score import run_attention
@@ -55,6 +55,8 @@ def patch_places(
 ) -> xr.Dataset:
     """Patch every layer at one kind of place. See `headscope.patch`."""
     UnknownName.check("at", at, PLACES)
+    if where is not None:
+        expect("where", where, Iterable, "a list of positions")
     encoded, graph = encode_pairs(model, pairs, position)
     lengths = {len(pair.tokens[0]) for pair in encoded}
     if at in BY_POSITION and where is None and len(lengths) > 1:
@@ -62,7 +64,8 @@ def patch_places(
             f"Pairs have {min(lengths)} to {max(lengths)} tokens, so their positions mean "
             "different words. Give pairs of one length, or positions from the end: where=[-1, -2]."
         )
-    places = [*range(max(lengths))] if where is None else list(where)
+    # Heads are patched at all positions of each text, which may differ in number.
+    places = [*range(min(lengths))] if where is None else list(where)
     if not places:
         raise InputError("where=[] has no position: leave it out for all positions.")
     layers = list(graph.layers)
@@ -238,7 +241,7 @@ def _nodes(
     graph: StreamGraph, nodes: Sequence[PathNode]
 ) -> tuple[StreamNode, list[tuple[StreamNode, int]]]:
     """Return the source and the readers of a path, each with the head that goes on."""
-    if isinstance(nodes, str) or len(nodes) < 2:
+    if isinstance(nodes, str) or not isinstance(nodes, Sequence) or len(nodes) < 2:
         raise InputError(f"path={nodes!r} needs a source and at least one reader.")
     source = _source(graph, nodes[0])
     readers = [_reader(graph, node) for node in nodes[1:]]
@@ -354,7 +357,7 @@ def lens(
     return Lens(
         xr.Dataset(
             variables,
-            coords={"layer": layers, "place": np.arange(1, n_top + 1)},
+            coords={"layer": layers, "place": np.arange(1, ids.shape[1] + 1)},
             attrs={"model": loaded.name, "text": text, **answer.describe()},
         )
     )

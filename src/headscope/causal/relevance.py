@@ -286,12 +286,12 @@ def check_relevance(
     for method in methods:
         UnknownName.check("method", method, METHODS)
     given = texts if images is None else images
-    if isinstance(given, str) or not given or (texts and images):
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given or (texts and images):
         raise InputError(
             "Give a list of texts or of images: one deletion curve describes only one."
         )
     orders_at_random = whole_number("n_random", n_random)
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(whole_number("seed", seed, 0))
     curves = np.zeros((len(given), len(methods) + 1, N_POINTS))
     with closing(Meter(len(given), shown=progress)) as meter:
         for i, item in enumerate(given):

@@ -23,6 +23,7 @@ import xarray as xr
 
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path, read_sealed, sealed
+from headscope.causal.ablation import head_sets
 from headscope.causal.batched_forward import Head
 from headscope.causal.pair_wires import (
     IG_STEPS,
@@ -110,6 +111,7 @@ def wires(
     """
     UnknownName.check("replace", replace, REPLACEMENTS)
     n_exact = whole_number("exact", exact)
+    whole_number("seed", seed, 0)
     given = as_pairs(pairs, target, foil, templates)
     with phase(f"checking {getattr(model, 'name', model)}", progress):
         model = as_model(model)
@@ -245,10 +247,8 @@ def _stored(
 
 def _touching(graph: StreamGraph, heads: Sequence[Head]) -> np.ndarray:
     """Return `source reader`: True for wires from or to these heads."""
-    chosen = set()
-    for layer, head in heads:
-        graph.model.wiring.find(None, layer, head)
-        chosen.add((layer, head))
+    sets = head_sets(graph.model, heads, graph.model.wiring.main_block())
+    chosen = {head for some in sets for head in some}
     sources = np.array([(u.layer, u.head) in chosen for u in graph.sources])
     readers = np.array([any((r.layer, h) in chosen for h in r.heads) for r in graph.readers])
     return np.asarray(sources[:, None] | readers)

@@ -67,6 +67,7 @@ def detect_heads(
         )
     for name, value in (("sequences", sequences), ("length", length)):
         whole_number(name, value)
+    whole_number("seed", seed, 0)
     ids, special = _draw(model, sequences, length, words, seed)
     if model.info.max_length is not None and ids.shape[1] > model.info.max_length:
         raise InputError(
@@ -148,9 +149,15 @@ def _draw(
 
 def _are_words(spelled: Sequence[str]) -> np.ndarray:
     """Return which tokens are lower-case words of three letters or more, by the mark of their kind
-    of tokenizer: a leading space (byte-level BPE, SentencePiece), or no `##` (WordPiece).
+    of tokenizer: a leading space (byte-level BPE, SentencePiece), `</w>` at the end (the first GPT,
+    XLM), or no `##` (WordPiece).
     """
-    marked = (m for m in "Ġ▁" if sum(token.startswith(m) for token in spelled) > len(spelled) / 10)
-    mark = next(marked, "")
-    pattern = re.compile(mark + "[a-z]{3,}")
-    return np.array([bool(pattern.fullmatch(token)) for token in spelled])
+    kinds = ("Ġ", ""), ("▁", ""), ("", "</w>")
+    marked = (
+        (start, end)
+        for start, end in kinds
+        if sum(t.startswith(start) and t.endswith(end) for t in spelled) > len(spelled) / 10
+    )
+    start, end = next(marked, ("", ""))
+    pattern = re.compile(f"{start}[a-z]{{3,}}{end}")
+    return np.array([bool(pattern.fullmatch(token)) for token in spelled], dtype=bool)

@@ -171,6 +171,8 @@ class HeadTracker(TrainerCallback):
         self.seconds = 0.0
         self.error: HeadscopeError | None = None
         self._corpus = None if corpus is None else as_corpus(corpus)
+        if self._corpus is not None and next(iter(self._corpus), None) is None:
+            raise InputError(f"{self._corpus.name} has no documents to track.")
         self._metrics: str | Metric | list[str | Metric] = (
             metrics if isinstance(metrics, str | Metric) else list(metrics)
         )

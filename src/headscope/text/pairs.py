@@ -14,7 +14,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from importlib import resources
@@ -86,7 +86,12 @@ def read_pairs(path: str | os.PathLike[str]) -> Pairs:
     if not file.is_file():
         raise InputError(f"There is no file {str(file)!r} of pairs.")
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        content = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{file} is not UTF-8 ({error}).") from error
+    # JSON may hold other breaks of lines, such as U+2028, as they are.
+    for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -211,11 +216,13 @@ def pairs(
     UnknownName.check("contrast", contrast, CONTRASTS)
     if (names is not None or contrast != "giver") and task != "ioi":
         raise InputError(f"names and contrast are for 'ioi'; {task!r} has its own words.")
+    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
+        raise InputError(f"names should be a list of names, not {names!r:.60}.")
     people = list(dict.fromkeys(WORDS["men"] + WORDS["women"] if names is None else names))
     if len(people) < 2:
         raise InputError(f"names={names!r} has fewer than two names. Give two or more.")
     templates, make = TASKS[task]
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(whole_number("seed", seed, 0))
     rows: list[PairRow] = []
     labels = [templates[i % len(templates)] for i in range(whole_number("n", n))]
     seen: set[tuple[str, str]] = set()

@@ -302,9 +302,9 @@ function kindsOf(texts: readonly (string | null)[]): number[] {
   });
 }
 
-/** Python's `casefold`, so far as equality of texts goes. */
+/** Python's `casefold`, as to equality: upper case alone would join ı with i, and part ẞ from ß. */
 function foldCase(text: string): string {
-  return [...text.toUpperCase()].map((c) => c.toLowerCase()).join("");
+  return text.replace(/ẞ/g, "ss").replace(/[^ı]+/g, (t) => t.toUpperCase().toLowerCase());
 }
 
 const SPACES = "[\\p{White_Space}\\x1c-\\x1f]+";

@@ -101,8 +101,13 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
         size = float(match["size"])
     except ValueError:
         raise InputError(f"--fail-if {rule!r}: {match['size']!r} is not a number.") from None
+<<<<<<< HEAD
     if not size >= 0:
         raise InputError(f"--fail-if {rule!r}: {match['size']} is below 0. Write rises or falls.")
+=======
+    if not 0 <= size < np.inf:
+        raise InputError(f"--fail-if {rule!r}: a change is by a finite number from 0 on.")
+>>>>>>> 32a1d8159598f3a0eeed9648241960cbfba3a77f
     place = match["place"] or ""
     name = f"{match['name']}_mean" if place == "the mean" else match["name"]
     change, p, values = _changes(run, baseline, name)
@@ -124,8 +129,17 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
     amount = {"rises": change.values, "falls": -change.values}.get(
         match["verb"], np.abs(change.values)
     )
+<<<<<<< HEAD
     verdict = Verdict(rule, int(np.isfinite(adjusted).sum()))
     for index in map(tuple, np.argwhere(np.nan_to_num(amount, nan=-np.inf) >= size)):
+=======
+    verdict = Verdict(rule, int(np.isfinite(p.values).sum()))
+    broken = np.nan_to_num(amount, nan=-np.inf) >= size
+    if len(values) == 2:  # a head without a value in one run did change
+        lost = np.isnan(values[0]) != np.isnan(values[1])
+        broken |= np.isnan(amount) & lost.transpose(*change.dims).values
+    for index in map(tuple, np.argwhere(broken)):
+>>>>>>> 32a1d8159598f3a0eeed9648241960cbfba3a77f
         row = _row(change, values, index, adjusted)
         if np.isnan(adjusted[index]):
             verdict.undecided.append(row)
@@ -145,10 +159,15 @@ def _changes(
     if name == "effect" and len(sides) == 2:
         return (*_effect_changes(run, baseline), sides)
     data = run.compare(baseline)
+<<<<<<< HEAD
     if data.attrs["comparison"] != SAME:
         warn(f"{data.attrs['comparison'].capitalize()}, so smaller changes are missed.")
     if name not in data:
         if len(sides) == 2:
+=======
+    if name not in data or f"{name}_p" not in data:
+        if name not in data and len(sides) == 2:
+>>>>>>> 32a1d8159598f3a0eeed9648241960cbfba3a77f
             raise InputError(
                 f"{name} cannot be compared: it has {dict(sides[0].sizes)} in the run and "
                 f"{dict(sides[1].sizes)} in the baseline, or no sums."
@@ -233,19 +252,16 @@ def _row(
     at = {str(d): change[d].values[i].item() for d, i in zip(change.dims, index, strict=True)}
     names = ("run", "baseline") if len(sides) == 2 else ()
     values = {n: float(side.sel(at)) for n, side in zip(names, sides, strict=False)}
-    p = float(adjusted[index])
-    return {
-        **at,
-        **values,
-        "change": float(change.values[index]),
-        "p_adjusted": None if p != p else p,
-    }
+    values |= {"change": float(change.values[index]), "p_adjusted": float(adjusted[index])}
+    return at | {name: None if value != value else value for name, value in values.items()}
 
 
 def _line(row: dict[str, Any]) -> str:
     labels = [f"{k} {v}" for k, v in row.items() if k not in NUMBERS]
     head = f"L{row['layer']} H{row['head']} " if "head" in row else ""
     sides = f"{_shown(row['baseline'])} → {_shown(row['run'])}" if "run" in row else ""
+    if "change" in row and row["change"] is None:
+        return f"{head}{' '.join(labels)}: {sides} (a value is missing)"
     end = f" (change {row['change']:+.4g}" if "change" in row else ""
     p = row.get("p_adjusted")
     end += end and (", too few documents)" if p is None else f", p {p:.2g} corrected)")
@@ -256,6 +272,8 @@ NUMBERS = ("layer", "head", "run", "baseline", "change", "p_adjusted")
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value) or "no role"
 
 
