@@ -101,13 +101,8 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
         size = float(match["size"])
     except ValueError:
         raise InputError(f"--fail-if {rule!r}: {match['size']!r} is not a number.") from None
-<<<<<<< HEAD
-    if not size >= 0:
-        raise InputError(f"--fail-if {rule!r}: {match['size']} is below 0. Write rises or falls.")
-=======
     if not 0 <= size < np.inf:
         raise InputError(f"--fail-if {rule!r}: a change is by a finite number from 0 on.")
->>>>>>> 32a1d8159598f3a0eeed9648241960cbfba3a77f
     place = match["place"] or ""
     name = f"{match['name']}_mean" if place == "the mean" else match["name"]
     change, p, values = _changes(run, baseline, name)
@@ -129,17 +124,12 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
     amount = {"rises": change.values, "falls": -change.values}.get(
         match["verb"], np.abs(change.values)
     )
-<<<<<<< HEAD
     verdict = Verdict(rule, int(np.isfinite(adjusted).sum()))
-    for index in map(tuple, np.argwhere(np.nan_to_num(amount, nan=-np.inf) >= size)):
-=======
-    verdict = Verdict(rule, int(np.isfinite(p.values).sum()))
     broken = np.nan_to_num(amount, nan=-np.inf) >= size
     if len(values) == 2:  # a head without a value in one run did change
         lost = np.isnan(values[0]) != np.isnan(values[1])
         broken |= np.isnan(amount) & lost.transpose(*change.dims).values
     for index in map(tuple, np.argwhere(broken)):
->>>>>>> 32a1d8159598f3a0eeed9648241960cbfba3a77f
         row = _row(change, values, index, adjusted)
         if np.isnan(adjusted[index]):
             verdict.undecided.append(row)
@@ -159,15 +149,10 @@ def _changes(
     if name == "effect" and len(sides) == 2:
         return (*_effect_changes(run, baseline), sides)
     data = run.compare(baseline)
-<<<<<<< HEAD
     if data.attrs["comparison"] != SAME:
         warn(f"{data.attrs['comparison'].capitalize()}, so smaller changes are missed.")
-    if name not in data:
-        if len(sides) == 2:
-=======
     if name not in data or f"{name}_p" not in data:
         if name not in data and len(sides) == 2:
->>>>>>> 32a1d8159598f3a0eeed9648241960cbfba3a77f
             raise InputError(
                 f"{name} cannot be compared: it has {dict(sides[0].sizes)} in the run and "
                 f"{dict(sides[1].sizes)} in the baseline, or no sums."
