@@ -222,3 +222,16 @@ def test_a_head_that_lost_its_value_is_not_passed(tiny_bert: Model) -> None:
         assert verdict.status == "undecided"
         assert len(verdict.lines) == 1
         assert "a value is missing" in verdict.lines[0]
+
+
+def test_a_missing_folder_of_the_junit_file_is_named(
+    runs: tuple[Result, Result], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    runs[0].save(tmp_path / "run" / "result.nc")
+    places = [str(tmp_path / "run"), "--against", str(tmp_path / "run")]
+    rule = "null_share changes by 0.9 in any head"
+    with pytest.raises(SystemExit) as stop:
+        main(["check", *places, "--fail-if", rule, "--junit", str(tmp_path / "none" / "x.xml")])
+    assert stop.value.code == 2
+    assert f"there is no folder '{tmp_path / 'none'}'" in capsys.readouterr().err

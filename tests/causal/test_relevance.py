@@ -166,6 +166,8 @@ def test_a_pooled_prediction_has_no_row_to_start_at() -> None:
 
 
 def test_bad_input(tiny_llama: Model, tiny_t5: Model) -> None:
+    with pytest.raises(InputError, match="position=3 is not used: a label is of the whole text"):
+        hs.relevance(classifier(), image=picture(), position=3)
     with pytest.raises(UnknownName, match="Unknown method 'roll'"):
         hs.relevance(tiny_llama, TEXT, "roll")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="Give a list of texts"):

@@ -207,6 +207,8 @@ def test_circuits_and_their_curve(tiny_llama: Model, tiny_wires: Wires) -> None:
     assert tiny_wires.circuit(0)[0].sum() == tiny_wires.data["exists"].values[0].sum()
     with pytest.raises(InputError, match="k=100000 is out of range: the model has"):
         tiny_wires.circuit(100000)
+    with pytest.raises(InputError, match="k=nan is out of range"):
+        tiny_wires.circuit(float("nan"))
     # Held-out: other templates' pairs do not rank.
     even = tiny_wires.scores([0, 2, 4, 6])
     assert not np.allclose(even, tiny_wires.scores())

@@ -172,6 +172,9 @@ def test_arguments_are_checked(save: Save, tiny_bert: Model, tiny_llama: Model, 
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match="Cannot write"):
         save(tiny_bert, tmp_path / "file")
+    with pytest.raises(WriteError, match="missing"):
+        save(tiny_bert, tmp_path / "missing" / "site")
+    assert not (tmp_path / "missing").exists()
 
 
 def test_a_window_shortens_the_texts() -> None:

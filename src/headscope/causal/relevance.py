@@ -140,6 +140,8 @@ class _TextRun:
             stacks, inputs = read_text(model, text, None, None)
             tokens = next(iter(stacks.values()))
         index = find_position(model, stacks, position)
+        if index is None and position != -1:
+            raise InputError(f"position={position!r} is not used: a label is of the whole text.")
         run = ForwardPass(model, inputs, index)
         weights: dict[int, Tensor] = {}
         gradients: dict[int, Tensor] = {}

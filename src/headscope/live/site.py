@@ -204,7 +204,7 @@ ELEMENTS = ("live-wasm", "live-worker", "live-tokenizer")
 def _write_folder(folder: Path, contents: Mapping[str, bytes], page: str) -> None:
     """Write the files beside others that may be there, the page last."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise WriteError.of(folder, error) from error
     for name, content in contents.items():

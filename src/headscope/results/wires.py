@@ -210,9 +210,9 @@ class Wires:
                 at its start.
         """
         exists = self.data["exists"].values.astype(bool)
-        n = round(k * self.n_wires) if isinstance(k, float) and k <= 1 else int(k)
-        if not 0 <= n <= self.n_wires:
+        if not 0 <= k <= self.n_wires:  # nor is NaN
             raise InputError(f"k={k!r} is out of range: the model has {self.n_wires:,} wires.")
+        n = round(k * self.n_wires) if isinstance(k, float) and k <= 1 else int(k)
         scores = self.scores(templates)
         ranked = np.where(exists, np.abs(scores) if is_absolute else scores, -np.inf).ravel()
         flat = np.zeros(exists.size, dtype=bool)

@@ -65,11 +65,13 @@ def check(
     significant: p, corrected over all numbers of the rule (Holm), is below 0.05.
     """
     from headscope.app.cli.shared_options import open_results
+    from headscope.atomic import atomic_path
 
     (result,), (baseline,) = open_results([run]), open_results([against])
     verdicts = [judge(result, baseline, rule) for rule in fail_if]
     if junit is not None:
-        junit.write_text(to_junit(verdicts), encoding="utf-8")
+        with atomic_path(junit) as temporary:
+            temporary.write_text(to_junit(verdicts), encoding="utf-8")
     lines = []
     for verdict in verdicts:
         lines.append(f"{verdict.status:<9} {verdict.rule} ({verdict.tested} tested)")
