@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ def start() -> NoReturn:
         main()
     except SystemExit as stop:
         code = stop.code
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C finds nothing left to stop
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
