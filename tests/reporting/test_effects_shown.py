@@ -141,7 +141,8 @@ def made_up(p: float) -> Result:
 def test_what_is_said_of_effects() -> None:
     (clear,) = find_subjects([made_up(1e-6)])
     assert plain(effects(clear, 0) or []) == (
-        "Taken away alone, 2 of 24 heads change the loss (after correction over 24 heads); "
+        "Taken away alone, 2 of 24 heads change the loss (in total and in most documents, after "
+        "correction over 24 heads); "
         "without one head of these it falls. Without L2 H1, for example, it rises by 0.25 nats per "
         "token [0.24–0.26]."
     )

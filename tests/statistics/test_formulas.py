@@ -16,7 +16,13 @@ from headscope.statistics.correlation import (
     within_layers,
 )
 from headscope.statistics.cross_fitting import best_set, cross_fit_score
-from headscope.statistics.differences import over_texts, paired, permutation_test, unpaired
+from headscope.statistics.differences import (
+    in_most,
+    over_texts,
+    paired,
+    permutation_test,
+    unpaired,
+)
 from headscope.statistics.intervals import (
     benjamini_hochberg,
     conservative_t,
@@ -485,3 +491,16 @@ def test_copies_of_one_text_have_no_interval() -> None:
     assert found.p[1] == 1  # a head without effect in any text
     varied = over_texts(values * np.arange(1, 7)[:, None], np.ones_like(values), np.arange(6))
     assert np.isfinite(varied.low[[0, 2]]).all()
+
+
+def test_an_effect_on_the_loss_needs_most_documents() -> None:
+    """One odd document decides a total; the sign test has the exact binomial p."""
+    odd, even = np.full(12, -0.01), np.full(12, 0.5) + np.arange(12) / 100
+    odd[0], even[3] = 5.0, -0.01
+    values = np.stack([odd, even], axis=1)
+    total = over_texts(values, np.ones_like(values), np.arange(12))
+    found = in_most(total, values)
+    np.testing.assert_array_equal(found.low, total.low)
+    assert found.p[0] == 1.0  # above 0 in total, in one of twelve documents
+    eleven_of_twelve = 2 * 13 / 2**12
+    assert found.p[1] == pytest.approx(max(eleven_of_twelve, total.p[1]))

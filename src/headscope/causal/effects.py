@@ -44,7 +44,9 @@ from headscope.model.tracing import decoder_start, encode_for
 from headscope.results.effect_data import COSINE_DISTANCE, EffectArray
 from headscope.run.progress import Meter, phase
 from headscope.run.shard import encode_predictable, question
-from headscope.statistics.differences import Difference, over_texts
+from headscope.statistics.differences import Difference, in_most, over_texts
+from headscope.statistics.intervals import MIN_BUCKETS
+from headscope.statistics.jackknife import pool
 from headscope.text.corpus import Corpus
 from headscope.text.pairs import describe_templates, find_templates, number_templates
 from headscope.text.readers.read import Readable, as_corpus
@@ -480,8 +482,9 @@ def effects_on_loss(
             sums += [loss, int((labels != NOTHING).sum()), *rises]
     losses, tokens, rises = np.split(np.stack(list(by_text.values())), [1, 2], axis=1)
     templates = find_templates(list(texts.values()))
-    rise = over_texts(rises, np.broadcast_to(tokens, rises.shape), templates)
     n_templates = int(templates.max()) + 1
+    units = pool(rises, templates) if n_templates >= MIN_BUCKETS else rises
+    rise = in_most(over_texts(rises, np.broadcast_to(tokens, rises.shape), templates), units)
     counts = {"documents": len(tokens), "tokens": int(tokens.sum()), "templates": n_templates}
     provenance = {
         "model": describe_model(model),

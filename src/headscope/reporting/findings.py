@@ -54,7 +54,10 @@ def effects(subject: ModelResults, number: int) -> Phrase | None:
     if known is None or not known.n_tested:
         return None
     where = subject.elsewhere("effect")
-    tested = f"after correction over {count_of(known.n_tested, 'head')}{known.holds}"
+    tested = (
+        "in total and in most documents, after correction over "
+        f"{count_of(known.n_tested, 'head')}{known.holds}"
+    )
     corrected = aside(f" ({tested})")
     largest = known.largest(np.ones_like(known.is_clear))
     if largest is None:

@@ -103,6 +103,14 @@ def over_texts(
     return replace(found, low=bounds.low, high=bounds.high, documents=bounds.documents)
 
 
+def in_most(found: Difference, values: np.ndarray) -> Difference:
+    """Return the difference with the larger of its p and that of most units (`unit head`) having
+    the sign of the total (sign test, two-sided): one odd document can decide a total.
+    """
+    p_sign = np.minimum(2 * p_most(np.sign(found.value) * values), 1.0)
+    return replace(found, p=np.maximum(found.p, p_sign))
+
+
 def _difference(
     value: np.ndarray, variance: np.ndarray, skewness: np.ndarray, df: np.ndarray
 ) -> Difference:
