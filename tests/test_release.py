@@ -42,7 +42,7 @@ def test_the_readme_of_the_index_has_addresses() -> None:
     targets = re.findall(r"\]\(([^)]+)\)", shown)
     assert len(targets) == len(re.findall(r"\]\(([^)]+)\)", text)) > 10
     assert all(target.startswith("https://") for target in targets)
-    assert "https://example.org/headscope/raw/v1/docs/images/lab.gif" in targets
+    assert "https://example.org/headscope/raw/v1/docs/images/live.gif" in targets
 
 
 @pytest.mark.long

@@ -218,9 +218,12 @@ def test_two_texts_are_compared(
     visit: Callable[..., Any], serve: Callable[[Path], str], folder: Path, tiny_llama: Model
 ) -> None:
     page = visit(serve(folder))
-    texts = ["the cat sat", "the dog sat"]
+    texts = ["the cat sat", "the sat cat"]
     page.get_by_role("button", name="Compare two …").click()
-    page.get_by_role("button", name="Compare two", exact=True).click()
+    assert page.locator("textarea").count() == 2
+    examples = page.locator(".dialog .examples")
+    frame = page.locator(".dialog").bounding_box()
+    assert examples.bounding_box()["width"] > 0.9 * frame["width"]
     for index, text in enumerate(texts):
         page.locator("textarea").nth(index).fill(text)
     page.get_by_role("button", name="Read it").click()
@@ -232,6 +235,24 @@ def test_two_texts_are_compared(
         own = [float(row["weight"]) for row in rows if row["input"] == letter]
         expected = tiny_llama.trace(text).main.attention.sel(layer=layer, head=head).values
         np.testing.assert_allclose(own, expected.ravel(), atol=1e-4)
+    # The page opens on the head whose rows of the pinned word, the last one, differ most.
+    a, b = (tiny_llama.trace(text).main.attention.values[:, :, -1] for text in texts)
+    differences = abs(a - b).sum(-1)
+    assert differences[layer, head] == pytest.approx(differences.max(), abs=1e-4)
+    assert re.search(r"A: .+ → .+, B: .+ → ", page.locator(".title h2").inner_text())
+    page.get_by_role("button", name="Back to one text").click()
+    page.wait_for_function("() => !location.hash.includes('text2=')")
+    assert page.url.count("text=the%20cat%20sat&") == 1
+
+
+def test_a_link_names_the_head_of_a_comparison(
+    visit: Callable[..., Any], serve: Callable[[Path], str], folder: Path
+) -> None:
+    for head in ("L0H0", "L0H1", "L1H0", "L1H1"):
+        page = visit(f"{serve(folder)}#text=the%20cat&text2=the%20dog&head={head}")
+        page.locator(".stage.two").wait_for()
+        page.locator(".live-badge.ready").first.wait_for()
+        assert f"head={head}" in page.url
 
 
 def test_a_measurement_is_stopped_and_keeps_what_it_has(
@@ -368,17 +389,45 @@ def test_a_small_device_is_asked_first(visit: Callable[..., Any], file: Path) ->
     script = "Object.defineProperty(navigator, 'connection', { value: { saveData: true } })"
     page = visit(file.as_uri(), script=script, wait="waiting")
     assert "GB of memory" in badge(page)
-    page.locator(".live-badge button").click()
+    page.locator(".live-badge").get_by_role("button", name="load").click()
     page.locator(".live-badge.ready").wait_for(timeout=READY)
 
 
 def test_a_phone_has_short_words(visit: Callable[..., Any], file: Path) -> None:
     page = visit(file.as_uri(), viewport={"width": 390, "height": 844})
     assert badge(page).strip() == "live"
+    page.locator(".live-badge button").click()
+    proof = page.get_by_role("dialog", name="The model in this page").inner_text()
+    assert re.match(r"Checked \de−\d: attention and output", proof)
+    page.keyboard.press("Escape")
     box = page.locator(".live-badge").bounding_box()
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_tour_is_free_while_the_model_loads(
+    visit: Callable[..., Any], serve: Callable[[Path], str], folder: Path
+) -> None:
+    script = "window.Worker = class { postMessage() {} terminate() {} }"  # never answers
+    page = visit(f"{serve(folder)}#text=the%20cat", script=script, wait="loading")
+    status = page.locator(".status")
+    assert status.inner_text() == "The model is reading …"
+    page.get_by_role("button", name="▸ Tour").click()
+    status.wait_for(state="hidden")
+    card = page.locator(".story.card")
+    assert "The model is reading …" in card.inner_text()
+    page.wait_for_timeout(800)  # the card is placed anew as panes are measured
+    ring, beside = page.locator(".ring").bounding_box(), card.bounding_box()
+    is_beside = (
+        beside["x"] >= ring["x"] + ring["width"] or beside["x"] + beside["width"] <= ring["x"]
+    )
+    is_under = (
+        beside["y"] >= ring["y"] + ring["height"] or beside["y"] + beside["height"] <= ring["y"]
+    )
+    assert is_beside or is_under
+    card.get_by_role("button", name="Leave").click()
+    assert status.is_visible()
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.long)])

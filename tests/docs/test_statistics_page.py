@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from scipy import stats
+from studies.errors.causal import HELD_OUT as CAUSAL_HELD_OUT
 from studies.errors.page import (
     BOUND,
     FIGURE,
@@ -17,6 +18,7 @@ from studies.errors.page import (
     coverage_figure,
     written,
 )
+from studies.errors.populations import HELD_OUT
 from studies.errors.record import Rate, read_rates, upper_bound, write_rates
 
 from headscope.reporting import comparisons
@@ -119,7 +121,9 @@ def test_every_question_is_of_one_run_and_says_what_was_held_out() -> None:
         assert len(runs) == 1, question
         assert "dirty" not in runs.pop()
     for rate in RATES:
-        assert rate.choosing == ("held out" if rate.population.endswith("PYDOC") else "used")
+        corpora = CAUSAL_HELD_OUT if rate.question.startswith("causal") else HELD_OUT
+        is_held_out = rate.population.endswith(corpora)
+        assert rate.choosing == ("held out" if is_held_out else "used")
 
 
 def test_a_whole_run_keeps_no_row_of_another(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ import { headHue } from "../src/paint/roles.ts";
 import { themeOf } from "../src/paint/theme.ts";
 import { scoreOf } from "../src/state/exercise.ts";
 import { MAX_HEADS } from "../src/state/selection.ts";
+import { Session } from "../src/state/session.ts";
 import { storyOf } from "../src/state/tour.ts";
+import { solve } from "../src/view/exercise_view.tsx";
 import { headDifferences } from "../src/view/head_values.ts";
 import { sampled, shortModel } from "../src/view/predictions.tsx";
-import { golden, goldenSession } from "./golden.ts";
+import { titleParts } from "../src/view/selected_head.ts";
+import { golden, goldenSession, goldenTraces } from "./golden.ts";
 
 const TOP = [0.6, 0.2, 0.1, 0.05].map((probability, i) => ({ text: `w${i}`, probability }));
 
@@ -120,6 +123,33 @@ test("an exercise opens without giving its answer away, and scores", async () =>
   expect(session.exercise.scores.value.get(1)).toBe(2);
   session.exercise.open(0);
   expect(session.exercise.asked.value).toBeNull();
+});
+
+test("an answer that was shown without a guess counts as a question with score 0", async () => {
+  const session = await goldenSession("ex=1");
+  const solution = solve(session, session.lead.value, null)!;
+  session.exercise.reveal(solution.score);
+  expect([...session.exercise.scores.value]).toEqual([[1, 0]]);
+});
+
+test("a right guess is not listed again among the other answers", async () => {
+  const traces = await goldenTraces();
+  const said = (heads: string[]) => {
+    const exercise = [{ question: "", selection: "", answer: "heads" as const, heads }];
+    const session = new Session({ ...golden.header, exercise }, traces, null, "ex=1");
+    return solve(session, session.lead.value, { layer: 0, head: 1 })!.said;
+  };
+  expect(said(["L0H0", "L0H1", "L1H0"])).toBe("L0 H1 is right. So are L0 H0, L1 H0.");
+  expect(said(["L0H0", "L0H1"])).toBe("L0 H1 is right. So is L0 H0.");
+  expect(said(["L0H1"])).toBe("L0 H1 is right.");
+});
+
+test("the title of a comparison names the text of each link", async () => {
+  const session = await goldenSession("example=1&word=1&head=L0H0");
+  const letters = titleParts(session).links.map(({ letter }) => letter);
+  expect(letters).toEqual(["A", "B"]);
+  const alone = await goldenSession("example=0&word=1&head=L0H0");
+  expect(titleParts(alone).links.every(({ letter }) => letter === "")).toBe(true);
 });
 
 test("hues of heads are distinct, names of models short, probabilities readable", () => {

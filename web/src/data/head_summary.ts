@@ -9,6 +9,8 @@ export type Link = Readonly<{
   from: Entry;
   to: Entry;
   weight: number;
+  /** Letter of the text, where two are compared. */
+  letter?: string;
   /** Token before `to`. */
   before?: Entry | undefined;
 }>;

@@ -38,7 +38,7 @@ const LABELED = 2;
 /** Words whose tops differ by less than this are in one line. */
 const LINE = 18;
 /** Number of words up to which each shows its strongest link when none is in focus. */
-const CROWDED = 32;
+export const CROWDED = 32;
 
 /** Build arcs between words of one line; across lines, shading replaces them. */
 export function arcsOf(input: ArcsInput, places: ReadonlyMap<string, Place>): Arc[] {

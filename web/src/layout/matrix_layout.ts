@@ -3,7 +3,7 @@
 import type { Focus, Matrix } from "../data/filtered_block.ts";
 import { type Entry, printed } from "../data/tokens.ts";
 import { mix, pixelsOf, type Rgb, type Theme } from "../paint/theme.ts";
-import type { Mark, Raster } from "./scene.ts";
+import { type Mark, type Raster, rect } from "./scene.ts";
 
 /** Visible part: pixels per cell, and the cell in the upper left corner. */
 export type Window = Readonly<{ cell: number; row: number; column: number }>;
@@ -203,11 +203,8 @@ export function matrixMarks(
     });
   }
   // Cells that slid under the labels are covered before the labels are drawn.
-  const cover = { kind: "rect" as const, fill: theme.tone.paper };
-  marks.push(
-    { ...cover, x: 0, y: 0, width: layout.width, height: layout.top },
-    { ...cover, x: 0, y: 0, width: layout.left, height: layout.height },
-  );
+  marks.push(rect(0, 0, layout.width, layout.top, theme.tone.paper));
+  marks.push(rect(0, 0, layout.left, layout.height, theme.tone.paper));
   const size = Math.min(14, Math.max(9, Math.min(cell, down) * 0.6));
   const strideOf = (pixels: number) => Math.max(1, Math.ceil((size + 1) / pixels));
   const seen = seenCells(window, layout);

@@ -16,6 +16,10 @@ export interface CurveMark {
 
 type RectMark = Box & Readonly<{ kind: "rect"; fill: string }>;
 
+export function rect(x: number, y: number, width: number, height: number, fill: string): RectMark {
+  return { kind: "rect", x, y, width, height, fill };
+}
+
 type FrameMark = Box & Readonly<{ kind: "frame"; color: string; thickness: number }>;
 
 export interface TextMark {

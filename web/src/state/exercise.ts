@@ -15,7 +15,7 @@ const SHARES = [0.5, 0.2] as const;
 export class Exercise {
   readonly guess = signal<HeadId | null>(null);
   readonly isRevealed = signal(false);
-  /** Score of each question that was answered. */
+  /** Score of each question whose answer was shown; 0 without a guess. */
   readonly scores = signal<ReadonlyMap<number, number>>(new Map());
   readonly questions: readonly ExercisePart[];
   private readonly firstLayer: number;
@@ -65,9 +65,7 @@ export class Exercise {
   reveal(score: number): void {
     const { exercise } = this.store.selection.peek();
     this.isRevealed.value = true;
-    if (this.guess.peek()) {
-      this.scores.value = new Map(this.scores.peek()).set(exercise, score);
-    }
+    this.scores.value = new Map(this.scores.peek()).set(exercise, score);
   }
 }
 

@@ -3,7 +3,7 @@
 import type { Header } from "../../generated/payload.ts";
 import { printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
-import { blockOf, headCode, parseHead, type Selection } from "./selection.ts";
+import { blockOf, headCode, headName, parseHead, type Selection } from "./selection.ts";
 
 /** Element that a step points at. */
 export type Target = "answer" | "sentence" | "grid" | "head" | "effect" | "evidence";
@@ -79,7 +79,7 @@ function writerTour(
       ? {
           caption:
             `Who feeds whom: the largest of ${wires.total.toLocaleString("en")} wires between heads, ` +
-            `measured on ${wires.pairs.length} pairs of sentences. Click one for its certainty.`,
+            `measured on ${wires.pairs.length} pairs of sentences. Choose one for its certainty.`,
           selection: `head=${decider}${word}&tab=wires`,
           target: "head",
         }
@@ -112,7 +112,7 @@ function readerTour(trace: Trace, base: Selection, canRun: boolean): Step[] {
     {
       caption:
         sinks.count > 0
-          ? `All ${all} heads. ${sinks.count} of them are attention sinks: most of their attention goes to ${SINKS[sinks.role]}.`
+          ? `All ${all} heads. ${sinks.count} of them attend mostly to a sink: ${SINKS[sinks.role]}.`
           : `All ${all} heads: color and sign say what each does with the text.`,
       selection: sinks.count > 0 ? `color=role&role=${sinks.role}` : "color=spread&sort=1",
       target: "grid",
@@ -125,7 +125,7 @@ function readerTour(trace: Trace, base: Selection, canRun: boolean): Step[] {
           target: "effect",
         }
       : {
-          caption: `Reading is not using. Only a run without ${headCode(base)} can tell whether it matters.`,
+          caption: `Reading is not using. Only a run without ${headName(base)} can tell whether it matters.`,
           selection: `${head}&color=distance&tab=effect`,
           target: "effect",
         },

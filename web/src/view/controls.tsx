@@ -7,6 +7,7 @@ import type { Entry } from "../data/tokens.ts";
 import type { Mark } from "../layout/scene.ts";
 import { paint, prepare } from "../paint/painter.ts";
 import { inkOn, type RoleLook, roleColor } from "../paint/roles.ts";
+import type { Session } from "../state/session.ts";
 import { useSession } from "./explorer_context.ts";
 
 /** CSS lengths in pixels. */
@@ -21,6 +22,12 @@ export function consume(event: Event): void {
 
 export function Button(props: ComponentProps<"button">) {
   return <button type="button" {...props} />;
+}
+
+/** Verb for pointing at something: a touch screen has no hover. */
+export function pointing(session: Session): "Tap" | "Hover" {
+  const isTouch = session.layout.value === "phone" || matchMedia("(hover: none)").matches;
+  return isTouch ? "Tap" : "Hover";
 }
 
 export function classes(...names: readonly (string | false | undefined)[]): string {

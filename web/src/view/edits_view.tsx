@@ -39,7 +39,7 @@ export function Edits({ side }: { side: Side }) {
           {!header.command && !header.live
             ? "This page was made from attention alone: there is no model to change."
             : isStored
-              ? "This file holds the runs without one head: switch one off, and the answer changes. "
+              ? "This file holds the runs without one head: switch one off and see what changes. "
               : willRun
                 ? ""
                 : header.live

@@ -155,11 +155,7 @@ function Elsewhere({ side, word, position, measured }: ElsewhereProps) {
         Heads that read most for <em dir="auto">{word}</em>
       </h2>
       <p class="mut what">largest weight on one word, the first token aside</p>
-      {list ? (
-        <RankedHeads side={side} list={list} format={formatNumber} isSigned={false} />
-      ) : (
-        <p class="mut">Unpacking all layers …</p>
-      )}
+      <RankedHeads side={side} list={list} />
       <div class="note">
         Effects were measured for the answer after “<bdi>{about}</bdi>”.
         <div class="do">
@@ -207,14 +203,17 @@ function Against({ candidates, ranked }: { candidates: readonly string[]; ranked
 
 interface RankedProps {
   readonly side: Side;
-  readonly list: readonly RankedHead[];
-  readonly format: (value: number) => string;
-  readonly isSigned: boolean;
+  /** Null while layers are unpacked. */
+  readonly list: readonly RankedHead[] | null;
+  readonly format?: (value: number) => string;
+  readonly isSigned?: boolean;
   readonly hasSwitches?: boolean;
 }
 
-function RankedHeads({ side, list, format, isSigned, hasSwitches = false }: RankedProps) {
+function RankedHeads(props: RankedProps) {
+  const { side, list, format = formatNumber, isSigned = false, hasSwitches = false } = props;
   const session = useSession();
+  if (!list) return <p class="mut">Unpacking all layers …</p>;
   const { block } = side;
   const chosen = indexOfHead(list, session.layerIndex(block), session.selection.value.head);
   const most = Math.max(1e-9, Math.abs(list[0]?.value ?? 0));
@@ -342,13 +341,10 @@ function Differing({ side }: { side: Side }) {
         Heads that read {isTwo ? "A and B differently" : "differently after the edit"}
       </h2>
       <p class="mut what">
-        {word === null ? "all words" : `the row of “${text}”`}: half the sum of differences, 0 to 1
+        {word === null ? "all words" : `the row of “${text}”`}: 0 = the same weights, 1 = nothing in
+        common
       </p>
-      {found ? (
-        <RankedHeads side={side} list={found.all} format={formatNumber} isSigned={false} />
-      ) : (
-        <p class="mut">Unpacking all layers …</p>
-      )}
+      <RankedHeads side={side} list={found?.all ?? null} />
       <p class="mut foot">Reading differently is not yet causing it: see effects.</p>
     </>
   );
@@ -467,11 +463,7 @@ function PairRank({ side }: { side: Side }) {
           </Button>
         </small>
       </h2>
-      {list ? (
-        <RankedHeads side={side} list={list} format={formatNumber} isSigned={false} />
-      ) : (
-        <p class="mut">Unpacking all layers …</p>
-      )}
+      <RankedHeads side={side} list={list} />
     </>
   );
 }

@@ -12,9 +12,10 @@ import { useSession } from "./explorer_context.ts";
 export function EvidenceTab() {
   const session = useSession();
   const selection = session.selection.value;
-  const { evidence, report } = session.header;
+  const { evidence, report, live } = session.header;
   const { model } = session.lead.value.base;
   if (!evidence) {
+    const save = live ? 'hs.save_live(model, "page.html"' : 'trace.save_page("page.html"';
     const loaded = /--model (\S+)/.exec(session.header.command)?.[1] ?? "MODEL";
     return (
       <div class="evidence">
@@ -24,7 +25,7 @@ export function EvidenceTab() {
           {session.header.command && (
             <Command text={`headscope analyze CORPUS --model ${loaded} -o run`} />
           )}
-          <Command text={'trace.save_page("page.html", evidence=hs.open("run"))'} />
+          <Command text={`${save}, evidence=hs.open("run"))`} />
         </div>
       </div>
     );

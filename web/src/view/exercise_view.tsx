@@ -8,7 +8,7 @@ import { roleLook } from "../paint/roles.ts";
 import { FULL_SCORE, scoreOf } from "../state/exercise.ts";
 import { type HeadId, headCode, headName, parseHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button } from "./controls.tsx";
+import { Button, pointing } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
 
@@ -61,11 +61,12 @@ export function solve(session: Session, side: Side, guess: HeadId | null): Solut
   const best = right[0]?.id;
   if (!best) return null;
   const isRight = guess !== null && right.some(({ id }) => headCode(id) === headCode(guess));
-  const names = right.slice(0, 4).map(({ id }) => headName(id));
-  const list = `${names.join(", ")}${right.length > 4 ? ` and ${right.length - 4} more` : ""}`;
+  const listed = isRight ? right.filter(({ id }) => headCode(id) !== headCode(guess)) : right;
+  const names = listed.slice(0, 4).map(({ id }) => headName(id));
+  const list = `${names.join(", ")}${listed.length > 4 ? ` and ${listed.length - 4} more` : ""}`;
   const what = asked.answer === "heads" ? "" : ` (${roleLook(asked.answer).name})`;
   const said = isRight
-    ? `${headName(guess)} is right${what}. ${right.length > 1 ? `So are: ${list}.` : ""}`
+    ? `${headName(guess)} is right${what}.${listed.length > 0 ? ` So ${listed.length > 1 ? "are" : "is"} ${list}.` : ""}`
     : `${guess ? `Not ${headName(guess)}. ` : ""}It is ${list}${what}.`;
   return { best, said, score: isRight ? FULL_SCORE : 0 };
 }
@@ -97,7 +98,7 @@ export function ExerciseBar() {
   const total = [...exercise.scores.value.values()].reduce((sum, score) => sum + score, 0);
   const reveal = () => {
     if (!solution) return;
-    exercise.reveal(guess ? solution.score : 0);
+    exercise.reveal(solution.score);
     session.update({ ...solution.best, color: asked.answer === "effect" ? "effect" : "role" });
   };
   const isLast = number === questions.length;
@@ -116,8 +117,10 @@ export function ExerciseBar() {
         {isRevealed
           ? (solution?.said ?? "The page does not have the answer.")
           : guess
-            ? `Your guess: ${headName(guess)}. Click another head to change it.`
-            : `${session.layout.value === "phone" ? "Tap" : "Hover"} heads to see what they read; choose one to guess.`}
+            ? `Your guess: ${headName(guess)}. Choose another head to change it.`
+            : pointing(session) === "Tap"
+              ? "Tap a head to see what it reads, and to guess it."
+              : "Hover heads to see what they read; click one to guess it."}
       </p>
       {exercise.scores.value.size > 0 && (
         <span class="mut num">
@@ -181,7 +184,7 @@ export function ExercisePanel({ side }: { side: Side }) {
           ? `How it was measured: each of the ${effects.all.length} heads was switched off alone, and the model read this text again.`
           : "How it was measured: by where the heads' attention goes in this text."}
       </div>
-      <p class="mut">Roles, colors and numbers come back with the answer.</p>
+      <p class="mut">Roles, colors and effects come back with the answer.</p>
     </>
   );
 }

@@ -184,7 +184,9 @@ function Navigation() {
 function Status() {
   const { session } = useExplorer();
   const error = session.requests.error.value;
-  const text = error || session.requests.busy.value;
+  // A step of the tour says on its card that the model runs, and leaves its element free.
+  const isTouring = session.selection.value.story > 0;
+  const text = error || (isTouring ? "" : session.requests.busy.value);
   return (
     <div class={`status ${error ? "problem" : ""}`} role="status" hidden={!text}>
       {text}

@@ -11,6 +11,8 @@ export interface LabActions {
   /** Read another text with the same model. */
   read(text: string): void;
   editText?(): void;
+  /** Leave a comparison: read its first text alone. */
+  readOne?(): void;
   /** Titles of the examples, and what opens one. */
   readonly examples?: readonly string[];
   openExample?(index: number): void;

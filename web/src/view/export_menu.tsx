@@ -14,7 +14,7 @@ import {
   wholeWindow,
 } from "../layout/matrix_layout.ts";
 import { neuronLayout, neuronMarks } from "../layout/neurons_layout.ts";
-import type { Mark, Scene } from "../layout/scene.ts";
+import { type Mark, rect, type Scene } from "../layout/scene.ts";
 import { labelEms, widestEms } from "../paint/painter.ts";
 import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
@@ -151,8 +151,8 @@ function headTitle(session: Session): string {
   const selection = session.selection.peek();
   const title = titleParts(session);
   const parts = title.links.map(
-    ({ from, to, weight }) =>
-      `${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
+    ({ from, to, weight, letter }) =>
+      `${letter && `${letter}: `}${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
   );
   const { symbol } = roleLookOf(session, session.lead.peek(), selection);
   const several = session.several?.map(headName).join(", ");
@@ -231,7 +231,7 @@ function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
     const isB = side.letter ? side.letter === "B" : entry.segment === 1;
     const fill = isB ? theme.tone.bedge : theme.tone.aedge;
     const y = rowY(columns, row) - columns.rowHeight / 2;
-    marks.push({ kind: "rect", x, y, width: 4, height: columns.rowHeight, fill });
+    marks.push(rect(x, y, 4, columns.rowHeight, fill));
   };
   for (const [row, entry] of rows.entries()) edge(entry, row, columns.lines.left - 4);
   for (const [row, entry] of keys.entries()) edge(entry, row, columns.lines.right);
@@ -245,7 +245,7 @@ function linesScene(session: Session, side: Side, matrix: Matrix): Drawn {
     if (weight !== null && ground) {
       const width = widestEms([text], true) * columns.fontSize + 10;
       const height = columns.rowHeight - 4;
-      marks.push({ kind: "rect", x: x - 5, y: y - height / 2, width, height, fill: cssOf(ground) });
+      marks.push(rect(x - 5, y - height / 2, width, height, cssOf(ground)));
       const number = { x: columns.numbers.x, y: y + 4, text: shortWeight(weight), size: 11.5 };
       marks.push({ kind: "text", ...number, anchor: "start", fill: ink });
     }

@@ -5,7 +5,7 @@ import { ordinal, percent, shortWeight } from "../data/format.ts";
 import { isSink } from "../data/head_summary.ts";
 import { inText, joinedTokens, printed } from "../data/tokens.ts";
 import { shorten } from "../layout/matrix_layout.ts";
-import type { Mark, Scene } from "../layout/scene.ts";
+import { type Mark, rect, type Scene } from "../layout/scene.ts";
 import { widestEms } from "../paint/painter.ts";
 import { inkOn, roleColor } from "../paint/roles.ts";
 import { cssOf, mix } from "../paint/theme.ts";
@@ -34,22 +34,14 @@ export function headCard(session: Session): Scene {
     size: number,
     style: { fill?: string; bold?: boolean; serif?: boolean } = {},
   ) => marks.push({ kind: "text", x: LEFT, y, text, size, anchor: "start", fill: ink, ...style });
-  marks.push({ kind: "rect", x: 0, y: 0, width: SIZE, height: 12, fill: cssOf(color) });
+  marks.push(rect(0, 0, SIZE, 12, cssOf(color)));
   write(66, side.base.model, 17, { fill: soft });
   write(122, headName(selection), 52, { bold: true });
   const name = `${look.symbol} ${look.name}`.trim();
   const width = widestEms([name]) * 18 * 1.08 + 26;
-  marks.push({ kind: "rect", x: LEFT, y: 142, width, height: 32, fill: cssOf(color) });
-  marks.push({
-    kind: "text",
-    x: LEFT + 12,
-    y: 164,
-    text: name,
-    size: 18,
-    anchor: "start",
-    bold: true,
-    fill: inkOn(color),
-  });
+  marks.push(rect(LEFT, 142, width, 32, cssOf(color)));
+  const label = { x: LEFT + 12, y: 164, text: name, size: 18, fill: inkOn(color) };
+  marks.push({ kind: "text", ...label, anchor: "start", bold: true });
   const { links, lead } = titleParts(session);
   const link = links[0];
   const said = link
@@ -89,15 +81,7 @@ function textMarks(session: Session, side: Side): Mark[] {
     const ground =
       i === pinned ? theme.rgb.ink : mix(theme.rgb.panel, color, 0.08 + 0.55 * weight ** 0.7);
     const isMarked = i === pinned || weight >= 0.02;
-    if (isMarked)
-      marks.push({
-        kind: "rect",
-        x: x - 3,
-        y: y - 29,
-        width: width + 6,
-        height: 39,
-        fill: cssOf(ground),
-      });
+    if (isMarked) marks.push(rect(x - 3, y - 29, width + 6, 39, cssOf(ground)));
     const fill = isMarked ? inkOn(ground) : theme.tone.ink;
     marks.push({ kind: "text", x, y, text, size, serif: true, anchor: "start", fill });
     x += width + (joined[i + 1] ? 0 : 9);

@@ -8,7 +8,7 @@ import { lineWidth } from "../layout/lines_layout.ts";
 import { headHue, inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
 import { type HeadId, headCode, headName, isSameHead, MAX_HEADS } from "../state/selection.ts";
-import { Button, classes, consume, Segments } from "./controls.tsx";
+import { Button, classes, consume, pointing, Segments } from "./controls.tsx";
 import { EffectPane } from "./effect_view.tsx";
 import { EvidenceTab } from "./evidence.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
@@ -76,6 +76,7 @@ function Title() {
             title.links.map((link, i) => (
               <b key={`${i}${link.from.label}`}>
                 {i > 0 && ", "}
+                {link.letter && `${link.letter}: `}
                 <bdi>{printed(link.from.label)}</bdi> → <bdi>{printed(link.to.label)}</bdi>{" "}
                 {shortWeight(link.weight)}
               </b>
@@ -83,7 +84,9 @@ function Title() {
         </h2>
         {!combined && !isHidden && <AddHead />}
       </div>
-      <p class="sub">{isHidden ? "Hover other heads, or click one to guess it." : <Subtitle />}</p>
+      <p class="sub">
+        {isHidden ? `${pointing(session)} other heads; choose one to guess it.` : <Subtitle />}
+      </p>
     </div>
   );
 }
@@ -104,7 +107,7 @@ function AddHead() {
         if (session.layout.peek() === "phone") session.update({ pane: 1 });
       }}
     >
-      {isAdding ? "click a head …" : "+ head"}
+      {isAdding ? "choose a head …" : "+ head"}
     </Button>
   );
 }

@@ -482,61 +482,58 @@ function RoleLegend({ side }: { side: Side }) {
   );
 }
 
-function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "role"> }) {
-  const session = useSession();
-  const theme = session.theme.value;
-  const css = (stops: readonly Rgb[]) =>
-    `linear-gradient(90deg, ${stops.map((rgb) => `rgb(${rgb.join(",")})`).join(",")})`;
+type Scale = readonly [low: string, stops: readonly Rgb[], high: string, about: string];
+
+/** Ends, colors and meaning of a scale; null while effects are not measured. */
+function scaleOf(session: Session, side: Side, color: Exclude<ColorBy, "role">): Scale | null {
+  const { rgb, scale, scheme } = session.theme.value;
   if (color === "difference") {
     const most = headDifferences(session)?.all[0]?.value ?? 0;
+    const high = `differs by ${most.toFixed(2)}`;
+    return ["reads the same", [rgb.panel, headHue(0, scheme)], high, ""];
+  }
+  if (color !== "effect") {
+    const { low, high } = rangeOf(side, color);
+    const shown = (value: number) =>
+      color === "spread"
+        ? `${formatNumber(Math.exp(value))} words`
+        : `${formatNumber(value)} tokens`;
+    const stops = [0, 64, 128, 192, 255].map((i) => scale[i]);
+    return [shown(low), stops, shown(high), DESCRIPTIONS[color]];
+  }
+  const effects = headEffects(session, side);
+  if (!effects) return null;
+  const { all, format, what, unit, kind } = effects;
+  const most = Math.max(0, ...all.map(({ value }) => Math.abs(value)));
+  const high = `${format(most)} ${unit}`;
+  return kind === "cosine_distance"
+    ? ["0", [rgb.panel, rgb.positive], high, what]
+    : [format(-most), [rgb.negative, rgb.panel, rgb.positive], high, `${what} without the head`];
+}
+
+function ScaleLegend({ side, color }: { side: Side; color: Exclude<ColorBy, "role"> }) {
+  const session = useSession();
+  const found = scaleOf(session, side, color);
+  if (!found) {
     return (
-      <div class="legend scale">
-        <span>reads the same</span>
-        <i style={{ background: css([theme.rgb.panel, headHue(0, theme.scheme)]) }} />
-        <span class="num">differs by {most.toFixed(2)}</span>
-        <BarsLegend side={side} />
+      <div class="legend mut">
+        {session.requests.progress.value ? "Being measured …" : "Not measured yet: see Effect."}
       </div>
     );
   }
-  if (color === "effect") {
-    const effects = headEffects(session, side);
-    if (!effects) {
-      return (
-        <div class="legend mut">
-          {session.requests.progress.value ? "Being measured …" : "Not measured yet: see Effect."}
-        </div>
-      );
-    }
-    const { panel, positive, negative } = theme.rgb;
-    const isDistance = effects.kind === "cosine_distance";
-    const most = Math.max(0, ...effects.all.map(({ value }) => Math.abs(value)));
-    const stops = isDistance ? [panel, positive] : [negative, panel, positive];
-    const description = isDistance ? effects.what : `${effects.what} without the head`;
-    return (
-      <div class="legend scale">
-        <span class="num">{isDistance ? "0" : effects.format(-most)}</span>
-        <i style={{ background: css(stops) }} />
-        <span class="num">
-          {effects.format(most)} {effects.unit}
-        </span>
-        <span class="source mut" title={description}>
-          {description}
-        </span>
-        <BarsLegend side={side} />
-      </div>
-    );
-  }
-  const { low, high } = rangeOf(side, color);
-  const shown = (value: number) =>
-    color === "spread" ? `${formatNumber(Math.exp(value))} words` : `${formatNumber(value)} tokens`;
+  const [low, stops, high, about] = found;
+  const colors = stops.map((rgb) => `rgb(${rgb.join(",")})`).join(",");
   return (
     <div class="legend scale">
-      <span>{shown(low)}</span>
-      <i style={{ background: css([0, 64, 128, 192, 255].map((i) => theme.scale[i])) }} />
-      <span>{shown(high)}</span>
-      <span class="source mut" title={DESCRIPTIONS[color]}>
-        {DESCRIPTIONS[color]}
-      </span>
+      <span class="num">{low}</span>
+      <i style={{ background: `linear-gradient(90deg, ${colors})` }} />
+      <span class="num">{high}</span>
+      {about && (
+        <span class="source mut" title={about}>
+          {about}
+        </span>
+      )}
+      <BarsLegend side={side} />
     </div>
   );
 }

@@ -16,6 +16,7 @@ import { formatRequest, parseRequest } from "../state/trace_request.ts";
 import { Button, Select } from "./controls.tsx";
 import { showError } from "./error_message.tsx";
 import { type Mounted, mount } from "./explorer.tsx";
+import { headDifferences } from "./head_values.ts";
 import { sheet } from "./style/explorer_style.ts";
 
 export interface LabStart {
@@ -91,8 +92,10 @@ export class Lab {
     }
   }
 
-  /** Show the form, with the error of the last request. */
-  private edit(error = ""): void {
+  /** Show the form, with the error of the last request; for a comparison with two fields. */
+  private edit(error = "", isPair = false): void {
+    const { model, inputs } = this.request;
+    const two = [inputs[0], inputs[1] ?? { ...inputs[0] }];
     const { models, examples, limits } = this.start;
     const scheme = this.session?.theme.peek().scheme ?? systemScheme();
     applyTheme(this.root, themeOf(scheme));
@@ -101,7 +104,7 @@ export class Lab {
     render(
       <LabForm
         {...{ models, examples, limits, error }}
-        request={this.request}
+        request={isPair ? { model, inputs: two } : this.request}
         isFirst={this.session === null}
         submit={(request) => void this.open(request, "")}
         close={() => this.close()}
@@ -126,6 +129,11 @@ export class Lab {
     this.session = new Session(header, traces, backend, fragment);
     const typed = request && formatRequest(request);
     const { examples } = this.start;
+    /** Request of what is on screen, the stored texts of a live page too. */
+    const current = (): TraceRequest => {
+      const { example } = this.session!.selection.peek();
+      return request ?? { model: this.request.model, inputs: examples[example].inputs };
+    };
     // A page inside a frame (about:srcdoc) has no address.
     const hasAddress = location.protocol !== "about:";
     this.explorer = mount(view, this.session, {
@@ -133,7 +141,14 @@ export class Lab {
         if (hasAddress) history.replaceState(null, "", `#${typed ? `${typed}&` : ""}${now}`);
       },
       lab: {
-        editText: () => this.edit(),
+        editText: () => {
+          this.request = current();
+          this.edit("", this.source.stored !== undefined);
+        },
+        readOne: () => {
+          const { model, inputs } = current();
+          void this.open({ model, inputs: [inputs[0]] }, "");
+        },
         read: (text) => {
           const { model, inputs } = this.request;
           void this.open({ model, inputs: [{ ...inputs[0], text }] }, "");
@@ -165,8 +180,14 @@ export class Lab {
       if (signal.aborted) return;
       // A typed text is a new history entry: Back returns to the last one.
       if (before && fragment === "") history.pushState(null, "", location.href);
-      // The model of a live page is the same: so is the head that is looked at.
-      this.show(reply, fragment || (this.source.stored ? keptSelection(before) : ""), request);
+      // The model of a live page is the same: so is the head that is looked at, of one text.
+      const isPair = request.inputs.length > 1;
+      const isKept = this.source.stored && !isPair;
+      this.show(reply, fragment || (isKept ? keptSelection(before) : ""), request);
+      // A server opens a comparison on the head that differs most.
+      if (this.source.stored && isPair && !/(^|&)head=/.test(fragment)) {
+        await chooseDiffering(this.session!);
+      }
     } catch (error) {
       if (signal.aborted) return;
       if (!before) this.stage.replaceChildren();
@@ -186,10 +207,19 @@ export class Lab {
 
 const READING = "The model is reading …";
 
+/** Choose the head that reads two texts most differently, in the pinned word's row or in all. */
+async function chooseDiffering(session: Session): Promise<void> {
+  const [a, b] = session.compared ?? [];
+  await Promise.all([a, b].flatMap((block) => block?.planes.map((lazy) => lazy.whole())));
+  const [first] = headDifferences(session)?.all ?? [];
+  if (a && first) session.update({ layer: a.layers[first.layerIndex], head: first.head });
+}
+
 function keptSelection(session: Session | null): string {
   if (!session) return "";
   const { tab, color, ...id } = session.selection.peek();
-  return `head=${headCode(id)}&color=${color}${tab ? `&tab=${tab}` : ""}`;
+  const shown = color === "difference" ? "" : `&color=${color}`;
+  return `head=${headCode(id)}${shown}${tab ? `&tab=${tab}` : ""}`;
 }
 
 function statusLine(text: string): HTMLElement {
@@ -265,7 +295,7 @@ function LabForm(props: LabFormProps) {
         <label>
           <span>{second ? `Text ${letter}` : "Text"}</span>
           <textarea
-            ref={index === 0 ? ref : null}
+            ref={ref}
             rows={2}
             dir="auto"
             spellcheck={false}

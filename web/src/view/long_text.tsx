@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import { columnWeights } from "../data/filtered_block.ts";
 import { shortWeight } from "../data/format.ts";
-import type { Mark } from "../layout/scene.ts";
+import { type Mark, rect } from "../layout/scene.ts";
 import { cssOf } from "../paint/theme.ts";
 import type { Side } from "../state/session.ts";
 import { Button, Drawing } from "./controls.tsx";
@@ -124,40 +124,20 @@ export function DensityStrip(props: StripProps) {
     tops.forEach((top, i) => {
       const height = (tall - 4) * Math.min(1, most > 0 ? top / most : 0);
       if (height < 0.4) return;
-      const bar = { x: (i * width) / columns, y: tall - height, height };
-      marks.push({
-        kind: "rect",
-        ...bar,
-        width: Math.max(1.5, width / columns - 0.5),
-        fill: color,
-      });
+      const wide = Math.max(1.5, width / columns - 0.5);
+      marks.push(rect((i * width) / columns, tall - height, wide, height, color));
     });
     return { bars: marks, most, first };
   }, [weights, all, width, color, tall]);
   const x = (index: number) => (index * width) / Math.max(1, all.length);
   const at = all.findIndex((w) => w.axis === "query" && w.position === pinned);
+  const wide = Math.max(3, x(count));
+  const frame = { x: x(start) + 1, y: 1, width: wide - 2, height: tall - 2 };
   const marks: Mark[] = [
-    {
-      kind: "rect",
-      x: x(start),
-      y: 0,
-      width: Math.max(3, x(count)),
-      height: tall,
-      fill: theme.tone.line,
-    },
+    rect(x(start), 0, wide, tall, theme.tone.line),
     ...bars,
-    {
-      kind: "frame",
-      x: x(start) + 1,
-      y: 1,
-      width: Math.max(3, x(count)) - 2,
-      height: tall - 2,
-      color: theme.tone.soft,
-      thickness: 1,
-    },
-    ...(at >= 0
-      ? [{ kind: "rect" as const, x: x(at), y: 0, width: 2, height: tall, fill: theme.tone.ink }]
-      : []),
+    { kind: "frame", ...frame, color: theme.tone.soft, thickness: 1 },
+    ...(at >= 0 ? [rect(x(at), 0, 2, tall, theme.tone.ink)] : []),
   ];
   const move = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();

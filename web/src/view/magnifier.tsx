@@ -14,7 +14,7 @@ import {
   thumbnailWeights,
 } from "../layout/heads_layout.ts";
 import { shorten } from "../layout/matrix_layout.ts";
-import type { Mark } from "../layout/scene.ts";
+import { type Mark, rect } from "../layout/scene.ts";
 import { cssOf, type Theme } from "../paint/theme.ts";
 import { headName } from "../state/selection.ts";
 import { Drawing } from "./controls.tsx";
@@ -40,34 +40,15 @@ function barMarks(
     for (let i = 0; i < count; i++) {
       const height = (floor - 4) * Math.min(1, values[i] || 0);
       if (height < 0.5) continue;
-      marks.push({
-        kind: "rect",
-        x: i * pitch + n * wide + 1,
-        y: floor - height,
-        width: wide,
-        height,
-        fill,
-      });
+      marks.push(rect(i * pitch + n * wide + 1, floor - height, wide, height, fill));
     }
   });
-  marks.push({
-    kind: "rect",
-    x: 0,
-    y: floor,
-    width: SIZE.width,
-    height: 1,
-    fill: theme.tone.strong,
-  });
+  marks.push(rect(0, floor, SIZE.width, 1, theme.tone.strong));
   if (count > LABELED) return marks;
   texts.forEach((text, i) => {
     const place = { x: i * pitch + pitch / 2 - 2, y: floor + 9, size: 9, turn: 55 };
-    marks.push({
-      kind: "text",
-      ...place,
-      text: shorten(printed(text), 8),
-      anchor: "start",
-      fill: theme.tone.soft,
-    });
+    const label = { ...place, text: shorten(printed(text), 8), fill: theme.tone.soft };
+    marks.push({ kind: "text", ...label, anchor: "start" });
   });
   return marks;
 }
@@ -78,35 +59,14 @@ function wholeMarks(block: Block, layerIndex: number, head: number, theme: Theme
   const weights = thumbnailWeights(block, layerIndex, head, filter);
   const [rows, columns] = [filter.rows.length, filter.columns.length];
   const { panel, ink } = theme.rgb;
-  if (filter.isLines) {
-    const on = { ...SIZE, ink: new Float32Array(SIZE.width * SIZE.height) };
-    drawLines(weights, rows, columns, on);
-    return [
-      {
-        kind: "image",
-        x: 0,
-        y: 0,
-        ...SIZE,
-        columns: SIZE.width,
-        rows: SIZE.height,
-        pixels: colored(on, panel, ink),
-      },
-    ];
-  }
-  const on = { width: columns, height: rows, ink: weights.map((weight) => Math.sqrt(weight)) };
+  const on = filter.isLines
+    ? { ...SIZE, ink: new Float32Array(SIZE.width * SIZE.height) }
+    : { width: columns, height: rows, ink: weights.map((weight) => Math.sqrt(weight)) };
+  if (filter.isLines) drawLines(weights, rows, columns, on);
   const side = Math.min(SIZE.width, SIZE.height);
-  return [
-    {
-      kind: "image",
-      x: 0,
-      y: 0,
-      width: side,
-      height: side,
-      columns,
-      rows,
-      pixels: colored(on, panel, ink),
-    },
-  ];
+  const box = filter.isLines ? SIZE : { width: side, height: side };
+  const raster = { columns: on.width, rows: on.height, pixels: colored(on, panel, ink) };
+  return [{ kind: "image", x: 0, y: 0, ...box, ...raster }];
 }
 
 export function Magnifier() {

@@ -124,7 +124,7 @@ function Medium({ side }: { side: Side }) {
       <p class="mut media-words">{words}</p>
       <div class="media-controls">
         {isTwice && (
-          <span class="mut">left: click the patch that looks · right: what it looks at</span>
+          <span class="mut">left: choose the patch that looks · right: what it looks at</span>
         )}
         <span class="gap" />
         <Segments<"off" | "layer" | "all">
@@ -149,11 +149,13 @@ function strongestBoxes({ pieces, weights }: Shares, boxes: readonly Box[]): Box
   const order = Array.from(weights.keys())
     .filter((i) => pieces[i]?.kind === "patch" && weights[i] > 0)
     .sort((a, b) => weights[b] - weights[a]);
-  return order.slice(0, FRAMED).flatMap((i) => {
-    const piece = pieces[i];
-    const box = piece?.kind === "patch" ? patchBox(piece, boxes) : null;
-    return box ? [box] : [];
-  });
+  const strongest = order.slice(0, FRAMED).map((i) => pieces[i]);
+  return patchBoxes(strongest, boxes);
+}
+
+function patchBoxes(pieces: readonly (Piece | null)[], boxes: readonly Box[]): Box[] {
+  const found = pieces.map((piece) => (piece?.kind === "patch" ? patchBox(piece, boxes) : null));
+  return found.filter((box) => box !== null);
 }
 
 function piecesOf(entries: readonly Entry[], tokens: Tokens): (Piece | null)[] {
@@ -169,10 +171,7 @@ function focusBoxes(
     row >= 0 ? pieceOf(block.queryTokens.pieces, filtered.rows[row].positions) : null,
     column >= 0 ? pieceOf(block.keyTokens.pieces, filtered.columns[column].positions) : null,
   ];
-  return pieces.flatMap((piece) => {
-    const box = piece?.kind === "patch" ? patchBox(piece, boxes) : null;
-    return box ? [box] : [];
-  });
+  return patchBoxes(pieces, boxes);
 }
 
 function captionOf(session: Session, side: Side, shares: Shares, isSound: boolean): string {

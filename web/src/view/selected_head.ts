@@ -82,9 +82,9 @@ export function titleParts(session: Session): TitleParts {
     rowOf(side.filtered.rows, session.place(side, selection.word, "query"));
   const links = session.sides.value.map((side) => {
     const matrix = session.matrix(side);
-    return (
-      matrix && strongestLink(matrix, side.filtered.rows, side.filtered.columns, pinned(side), role)
-    );
+    const { rows, columns } = side.filtered;
+    const link = matrix && strongestLink(matrix, rows, columns, pinned(side), role);
+    return link && { ...link, letter: side.letter };
   });
   const title = titleOf(role, share, links, pinned(lead) >= 0);
   // Without whole rows, no role was looked for.

@@ -7,14 +7,14 @@ import { shortWeight } from "../data/format.ts";
 import { scaleOf, summary } from "../data/head_summary.ts";
 import { inText, joinedTokens, printed, rowOf } from "../data/tokens.ts";
 import type { Tokens } from "../data/trace.ts";
-import { type Arc, arcsOf, type Place } from "../layout/arcs_layout.ts";
+import { type Arc, arcsOf, CROWDED, type Place } from "../layout/arcs_layout.ts";
 import { shorten } from "../layout/matrix_layout.ts";
 import { widestEms } from "../paint/painter.ts";
 import { inkOn } from "../paint/roles.ts";
 import { cssOf, mix } from "../paint/theme.ts";
 import { headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button, classes, consume, Segments, Select, Where } from "./controls.tsx";
+import { Button, classes, consume, pointing, Segments, Select, Where } from "./controls.tsx";
 import { useExplorer, useSession } from "./explorer_context.ts";
 import { DensityStrip, EdgeChips } from "./long_text.tsx";
 import { beforeAfter, Ghost, Question } from "./predictions.tsx";
@@ -109,6 +109,11 @@ function Examples() {
           {lab.editText && (
             <Button class="b" onClick={() => lab.editText?.()}>
               {session.header.live ? "Compare two …" : "Models and pairs …"}
+            </Button>
+          )}
+          {lab.readOne && session.sides.value.length > 1 && (
+            <Button class="b" onClick={() => lab.readOne?.()}>
+              Back to one text
             </Button>
           )}
           {offered.length > 0 && !isPhone && (
@@ -592,14 +597,14 @@ function Reading({ side, above }: { side: Side; above: number }) {
   const session = useSession();
   const { row, column } = session.focus(side);
   const { filtered } = side;
-  const isPhone = session.layout.value === "phone";
+  const hasArcs = session.layout.value !== "phone" && filtered.rows.length <= CROWDED;
   const isReader = row >= 0;
   const matrix = session.matrix(side);
   const several = session.overlaid;
   if (several && isReader) return <Readings side={side} row={row} />;
   if ((!isReader && column < 0) || !matrix) {
     const text = matrix
-      ? `Each word's strongest link is drawn. ${isPhone ? "Tap" : "Hover"} a word to see all that it reads.`
+      ? `${hasArcs ? "Each word's strongest link is drawn. " : ""}${pointing(session)} a word to see all that it reads.`
       : "Unpacking …";
     return side === session.shown.value[0] ? <span class="mut">{text}</span> : null;
   }

@@ -125,6 +125,7 @@ export function Tour() {
   const step = story[number - 1];
   const card = useRef<HTMLElement>(null);
   const [spot, setSpot] = useState<Spot | null>(null);
+  const busy = session.requests.busy.value;
   const caption = step ? step.caption || say(session, step.numbers!) : "";
   useLayoutEffect(() => {
     if (!step) {
@@ -136,7 +137,7 @@ export function Tour() {
     // Panes are measured and layers unpacked after the first drawing.
     const later = [60, 250, 700].map((delay) => setTimeout(place, delay));
     return () => later.forEach(clearTimeout);
-  }, [step, caption, session.size.value, session.selection.value]);
+  }, [step, caption, busy, session.size.value, session.selection.value]);
   // Space on the button that opened the tour would open it again.
   const isPlaced = step !== undefined && spot !== null;
   useLayoutEffect(() => {
@@ -162,6 +163,11 @@ export function Tour() {
           {number} / {story.length}
         </span>
         <p aria-live="polite">{caption}</p>
+        {busy && (
+          <p class="mut" role="status">
+            {busy}
+          </p>
+        )}
         <div class="do">
           <span class="dots">
             {story.map((item, i) => (

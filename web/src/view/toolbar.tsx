@@ -91,7 +91,8 @@ export function Toolbar() {
 
 /** State of the model inside the page, in words; a phone has short ones. */
 function LiveBadge() {
-  const session = useSession();
+  const explorer = useExplorer();
+  const { session } = explorer;
   const { live } = session.header;
   const model = session.backend?.model;
   if (!live || !model) return null;
@@ -99,18 +100,33 @@ function LiveBadge() {
   const { long, short, about } = badgeOf(status, live, model.typing.value);
   const share = status.state === "loading" ? status.read / status.total : 0;
   const isBusy = status.state === "loading" || status.state === "computing";
+  const isOpen = explorer.open.value === "live";
   return (
-    <span class={`live-badge ${status.state}`} role="status" aria-busy={isBusy} title={about}>
-      <i aria-hidden="true" />
-      <span class="long">{long}</span>
-      <span class="short">{short}</span>
-      {status.state === "waiting" && (
-        <Button class="plain" onClick={() => void model.start().catch(() => {})}>
-          load
+    <span class="anchor">
+      <span class={`live-badge ${status.state}`} role="status" aria-busy={isBusy} title={about}>
+        <i aria-hidden="true" />
+        <Button
+          class="about"
+          aria-haspopup="dialog"
+          aria-expanded={isOpen}
+          onClick={() => explorer.toggle("live")}
+        >
+          <span class="long">{long}</span>
+          <span class="short">{short}</span>
         </Button>
+        {status.state === "waiting" && (
+          <Button class="plain" onClick={() => void model.start().catch(() => {})}>
+            load
+          </Button>
+        )}
+        {status.state === "loading" && <progress max={1} value={share} aria-label="Model loaded" />}
+        {status.state === "computing" && <Seconds since={status.since} />}
+      </span>
+      {isOpen && (
+        <div class="pop" role="dialog" aria-label="The model in this page">
+          {about}
+        </div>
       )}
-      {status.state === "loading" && <progress max={1} value={share} aria-label="Model loaded" />}
-      {status.state === "computing" && <Seconds since={status.since} />}
     </span>
   );
 }
@@ -147,7 +163,7 @@ function badgeOf(
         long: `runs in this page · checked ${digits(status.difference)}`,
         short: "live",
         about:
-          `Attention and output equal those of the export to ${digits(status.difference)}. ` +
+          `Checked ${digits(status.difference)}: attention and output differ by at most that from those of the export. ` +
           `Weights are stored as ${live.storage}: that changes attention by up to ` +
           `${digits(maps)}, the output by ${digits(output)}. About ${memory} in this tab.` +
           (typing && ` Texts cannot be typed: ${typing}.`),

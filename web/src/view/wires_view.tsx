@@ -130,6 +130,16 @@ function Diagram({ part, width, height }: { part: WiresPart; width: number; heig
   );
 }
 
+/** Handlers of a drawn button: a click, Enter and Space. */
+function pressed(act: () => void) {
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    act();
+    consume(event);
+  };
+  return { onClick: act, onKeyDown };
+}
+
 interface WirePathProps {
   readonly line: WireLine;
   readonly hasIntervals: boolean;
@@ -158,12 +168,7 @@ function WirePath({ line, hasIntervals, number, choose }: WirePathProps) {
       tabindex={0}
       aria-pressed={isOn}
       aria-label={`${nameOf(wire)}, ${say}`}
-      onClick={() => choose(index)}
-      onKeyDown={(event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        choose(index);
-        consume(event);
-      }}
+      {...pressed(() => choose(index))}
       onPointerMove={(event) => explorer.showTip(event, nameOf(wire), rows)}
       onPointerLeave={explorer.hideTip}
     >
@@ -225,12 +230,7 @@ function Box({ box, part }: { box: WireBox; part: WiresPart }) {
       role="button"
       tabindex={0}
       aria-label={`Show ${headName(id)}`}
-      onClick={() => session.choose(id)}
-      onKeyDown={(event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        session.choose(id);
-        consume(event);
-      }}
+      {...pressed(() => session.choose(id))}
     >
       <rect
         x={x - width / 2}
@@ -262,7 +262,7 @@ function About({ part }: { part: WiresPart }) {
         that goes through the wire: <b class="up">+</b> for {target}, <b class="dn">−</b> against.
         Shares do not add up to 1.
       </p>
-      <p class="mut">{capital(part.holds)}. Drawn where the first pair reads it. Click a wire.</p>
+      <p class="mut">{capital(part.holds)}. Drawn where the first pair reads it. Choose a wire.</p>
     </div>
   );
 }
