@@ -424,6 +424,8 @@ def _causal_table(rates: Rates) -> str:
     for question, what in (("causal coverage", "holds"), ("causal claim", "false (bound)")):
         mine = _asked(rates, question)
         for variable, population in dict.fromkeys((r.variable, r.population) for r in mine):
+            if question == "causal coverage" and variable.endswith("in total"):
+                continue  # the intervals are those of the row before
             cells = []
             for n in sizes:
                 (of,) = (
@@ -431,11 +433,12 @@ def _causal_table(rates: Rates) -> str:
                     for r in mine
                     if (r.variable, r.population, r.documents) == (variable, population, n)
                 )
-                before = "" if np.isnan(of.before) else f"{_number(of.before)} → "
+                is_held_out = of.choosing == "held out"
+                shows_before = not (is_held_out or np.isnan(of.before))
+                before = f"{_number(of.before)} → " if shows_before else ""
                 bound = "" if np.isnan(of.bound) else f" ({_number(of.bound)})"
                 cells.append(f"{before}**{_number(of.now)}**{bound}")
-            star = "*" if of.choosing == "held out" else ""
-            name = f"{variable}, {population.replace(', ', '/')}{star}"
+            name = f"{variable}, {population.replace(', ', '/')}{'*' * is_held_out}"
             lines.append(f"| {name} | {what} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -33,7 +33,7 @@ def test_the_tables_are_what_the_study_counted() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert {found[2] for found in MARK.finditer(text)} == {*TABLES}
     assert text == written(text, RATES), "run: python -m studies.errors.page"
-    assert len(text.split()) <= 3620
+    assert len(text.split()) <= 4000
 
 
 SAID = {
