@@ -73,11 +73,12 @@ def processes_of_ray() -> list[Any]:
     """Ours, of every kind, and those that were orphaned."""
     psutil = pytest.importorskip("psutil", reason="psutil finds Ray's processes")
     kinds = ("raylet", "gcs_server", "ray::")
-    return [
-        process
-        for process in psutil.process_iter(["name", "ppid"])
-        if str(process.info["name"]).startswith(kinds) and process.status() != "zombie"
-    ]
+    found = []
+    for process in psutil.process_iter(["name", "ppid"]):
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            if str(process.info["name"]).startswith(kinds) and process.status() != "zombie":
+                found.append(process)
+    return found
 
 
 def command_of(process: Any) -> list[str]:
@@ -99,14 +100,16 @@ def kill_in_the_middle(*names: str, spare: frozenset[int] = frozenset()) -> None
 
     An actor that measured on could finish the run before its cluster is missed.
     """
+    psutil = pytest.importorskip("psutil", reason="psutil finds Ray's processes")
     halted = [process for process in actors() if process.pid not in spare]
-    for process in halted:
-        process.suspend()
-    for process in processes_of_ray():
-        if process.info["name"] in names and process.pid not in spare:
-            process.kill()
-    for process in halted:
-        process.kill()
+    chosen = [process for process in processes_of_ray() if process.info["name"] in names]
+    chosen = [process for process in chosen if process.pid not in spare]
+    for process, action in (
+        *((process, "suspend") for process in halted),
+        *((process, "kill") for process in (*chosen, *halted)),
+    ):
+        with contextlib.suppress(psutil.Error):  # one that has ended must not spare the others
+            getattr(process, action)()
 
 
 def test_a_dead_node_is_one_error_and_nothing_is_left(
