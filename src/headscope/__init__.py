@@ -13,7 +13,7 @@ nor any optional library, prints nothing and touches no network. `__init__.pyi` 
 
 from headscope.lazy import lazy_names, read_stub
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _STUB = __spec__.loader.get_data(f"{__file__}i").decode()  # __init__.pyi, also in a zip file
 __getattr__, __dir__ = lazy_names(__name__, read_stub(_STUB), "__version__")
