@@ -31,6 +31,7 @@ PARTS = {
     "endtoend, commands": ["-m", "benchmarks.endtoend", "--part", "commands"],
     "endtoend, workers": ["-m", "benchmarks.endtoend", "--part", "workers"],
     "endtoend, growth": ["-m", "benchmarks.endtoend", "--part", "growth", "--figure", str(FIGURE)],
+    "endtoend, memory": ["-m", "benchmarks.endtoend", "--part", "memory"],
     "extraction": ["-m", "benchmarks.tap"],
     "extraction, peers": ["-m", "benchmarks.tap.peers"],
     "corpus": ["-m", "benchmarks.corpus", "--sentences", "200", "--rounds", "3"],

@@ -1,13 +1,14 @@
 """What a person waits for: whole commands beside merely running the model over the same texts.
 
-    python -m benchmarks.endtoend [--part shell|cpu|commands|workers|growth] [--rounds 3]
+    python -m benchmarks.endtoend [--part shell|cpu|commands|workers|growth|memory] [--rounds 3]
 
 Shell: wall seconds of `headscope analyze` with default options, from the shell to the saved result,
 beside a bare forward (`bare.py`: all cores, sdpa, sorted by length, tokenizing included, importing
 and loading not). CPU: `hs.analyze` of a loaded model, everything included, beside the bare forward,
 one thread each; and beside it only reading attention, nothing measured: what is possible at best.
 Commands: wall seconds of what should be quick. Workers: one beside two. Growth: how the cost of a
-token grows with the length of the text, beside the forward's own growth.
+token grows with the length of the text, beside the forward's own growth. Memory: its peak for one
+text, above the loaded model (`memory.py`).
 
 Each side in turn, the least of the rounds: what disturbs a run only adds to it. The machine should
 be idle otherwise. HEADSCOPE_DATA names the folder with `ud_ewt` and `gum`.
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -32,13 +32,13 @@ import headscope as hs
 from benchmarks.corpus.__main__ import bert_base
 from benchmarks.endtoend.bare import MAX_TOKENS, batches
 from benchmarks.endtoend.bare import run as run_bare
+from benchmarks.endtoend.texts import GUM, cut_document, data, joined_documents
 from benchmarks.rows import record
 from headscope.model.identity import weights_sha256
 from headscope.model.load import _find
 from headscope.model.model import Model
 
 EWT = "ud_ewt/en_ewt-ud-dev.conllu"
-GUM = "gum/en_gum-train.conllu"
 SHELL = (("minilm", EWT, 3.0), ("smollm2", EWT, 1.0), ("minilm", GUM, 1.6))
 """Model, corpus and the bound of `headscope analyze` over a bare forward."""
 CPU: dict[str, tuple[Callable[[], Model], int | None, float]] = {
@@ -62,15 +62,10 @@ COMMANDS = {
 LENGTHS = (128, 512, 2048, 8192)
 WHOLE = 2048
 """Longest text of what keeps whole layers, or takes many passes."""
+MEMORY = {512: 0.3, 2048: 0.5, 8192: 1.2, 32768: 4.0}
+"""Length of a text, and the bound of its memory in gigabytes."""
 LONG = 1024
 """Texts of so many tokens are run once: a run takes a minute."""
-
-
-def data(name: str) -> Path:
-    folder = os.environ.get("HEADSCOPE_DATA")
-    if not folder:
-        sys.exit("HEADSCOPE_DATA is not set: it names the folder with ud_ewt and gum")
-    return Path(folder) / name
 
 
 def headscope(*arguments: str) -> float:
@@ -195,11 +190,24 @@ def workers(rounds: int) -> None:
     )
 
 
+def memory(_rounds: int) -> None:
+    """Peak memory of one text above the model, a process for each length."""
+    for length, bound in MEMORY.items():
+        command = [sys.executable, "-m", "benchmarks.endtoend.memory", str(length)]
+        answer = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = json.loads(answer.stdout.splitlines()[-1])
+        what = f"memory above the model, all metrics, {length:,} tokens, smollm2"
+        shown = f"{found['gigabytes']:.2f} GB"
+        print(f"{what}: {shown} (≤ {bound} GB), {found['seconds']:.0f} s", flush=True)
+        ratio = found["gigabytes"] / bound
+        record("growth", what, shown, f"the limit, {bound:g} GB", ratio, is_cost=True, bound=1.0)
+
+
 def growth(rounds: int, figure: Path | None) -> None:
     """CPU milliseconds of a token at each length, one thread, the forward's beside ours."""
     torch.set_num_threads(1)
     model = hs.load("smollm2")
-    document = _joined(hs.read(data(GUM), unit="document"), 6 * LENGTHS[-1])
+    document = joined_documents(hs.read(data(GUM), unit="document"), 6 * LENGTHS[-1])
     table: dict[str, list[float]] = {}
     for length in LENGTHS:
         ways = _ways(model, document, length)
@@ -238,48 +246,13 @@ def growth(rounds: int, figure: Path | None) -> None:
         draw(table, figure)
 
 
-def _joined(documents: hs.Corpus, characters: int) -> hs.Document:
-    """The longest documents, one after another, with their trees, until they have enough text."""
-    spans, parents, words, upos, relations, sentences = [], [], [], [], [], []
-    text = ""
-    for document in sorted(documents, key=lambda document: -len(document.text)):
-        start, n = len(text) + bool(text), len(words)
-        text += " " * bool(text) + document.text
-        spans += [(a + start, b + start) for a, b in document.spans]
-        sentences += [(a + n, b + n) for a, b in document.sentences]
-        parents += [p + n if p >= 0 else p for p in document.parents or ()]
-        words += document.words
-        upos += document.upos or ()
-        relations += document.relations or ()
-        if len(text) >= characters:
-            break
-    labels = {"upos": upos, "parents": parents, "relations": relations, "sentences": sentences}
-    tuples = {name: tuple(values) for name, values in labels.items()}
-    return hs.Document(id="joined", text=text, words=tuple(words), spans=tuple(spans), **tuples)
-
-
-def _cut(document: hs.Document, end: int) -> hs.Document:
-    """The sentences of a document up to a character, and the one around it."""
-    sentences = [s for s in document.sentences if document.spans[s[0]][0] < end]
-    n = sentences[-1][1]
-    labels = {
-        name: getattr(document, name)[:n]
-        for name in ("words", "spans", "upos", "parents", "relations")
-        if getattr(document, name)
-    }
-    text = document.text[: document.spans[n - 1][1]]
-    return hs.Document(id=document.id, text=text, sentences=tuple(sentences), **labels)
-
-
 def _ways(model: Model, document: hs.Document, length: int) -> dict[str, Callable[[], object]]:
     """What is done with a text of so many tokens, the beginning of a document."""
     tokenizer = model.require_tokenizer()
     given = {"workers": 1, "max_tokens": length, "progress": False}
-    tokens = tokenizer(document.text, return_offsets_mapping=True)
-    ids = tokens["input_ids"][:length]
-    assert len(ids) == length, f"{document.id} has {len(ids)} tokens"
+    ids = tokenizer(document.text)["input_ids"][:length]
     text, last = tokenizer.decode(ids[:-1]), tokenizer.decode(ids[-1:])
-    document = _cut(document, tokens["offset_mapping"][length - 1][1])
+    document = cut_document(document, tokenizer, length)
     return {
         "a bare forward": lambda: run_bare(model.module, tokenizer, [document.text], length),
         "all metrics": lambda: hs.analyze(model, document, **given),
@@ -343,6 +316,7 @@ PARTS: dict[str, Callable[[int], None]] = {
     "cpu": cpu,
     "commands": commands,
     "workers": workers,
+    "memory": memory,
 }
 
 
