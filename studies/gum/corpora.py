@@ -1,4 +1,4 @@
-"""The text of the study: sentences and segments of every document of GUM, drawn by a hash."""
+"""The text of the study: sentences and segments of every document, drawn by a hash."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import headscope as hs
 from headscope.errors import InputError
 from headscope.text.document import Document
 
-__all__ = ["FILES", "TRAIN", "draw_per_document", "read_gum", "segments", "sentences"]
+__all__ = ["FILES", "TRAIN", "draw_per_document", "read_ewt", "read_gum", "segments", "sentences"]
 
 FILES = ("en_gum-train", "en_gum-dev")
+EWT = "ud_ewt/en_ewt-ud-dev.conllu"
+"""Of the second corpus, beside the folder of GUM."""
 TRAIN = 177
 """Documents of the training part, which come first."""
 SENTENCES = 10
@@ -37,18 +39,29 @@ def read_gum(folder: Path, *, ontogum: bool = False) -> list[Document]:
     return documents
 
 
-def sentences(documents: Iterable[Document], per_document: int = SENTENCES) -> hs.Corpus:
+def read_ewt(folder: Path) -> list[Document]:
+    """All documents of EWT's development part: weblogs, mails, answers, reviews."""
+    path = folder.parent / EWT
+    if not path.is_file():
+        raise InputError(
+            f"{path} is not there. Put EWT's development part (github.com/UniversalDependencies/"
+            "UD_English-EWT) beside the folder of --data."
+        )
+    return list(hs.read(path, unit="document"))
+
+
+def sentences(
+    documents: Iterable[Document], per_document: int = SENTENCES, name: str = "GUM"
+) -> hs.Corpus:
     """Sentences of each document: Vig & Belinkov's unit."""
     pieces = (piece for document in documents for piece in document.split("sentence"))
-    return hs.read(draw_per_document(pieces, per_document), name="GUM, sentences")
+    return hs.read(draw_per_document(pieces, per_document), name=f"{name}, sentences")
 
 
-def segments(
-    model: hs.Model, documents: Iterable[Document], per_document: int = SEGMENTS
-) -> hs.Corpus:
-    """Segments of at most 128 tokens of each document: Clark et al.'s unit."""
+def segments(model: hs.Model, documents: Iterable[Document], name: str = "GUM") -> hs.Corpus:
+    """Segments of at most 128 tokens, one of each document: Clark et al.'s unit."""
     cut = hs.cut_segments(model, hs.read(list(documents)))
-    return hs.read(draw_per_document(cut, per_document), name="GUM, segments")
+    return hs.read(draw_per_document(cut, SEGMENTS), name=f"{name}, segments")
 
 
 def draw_per_document(pieces: Iterable[Document], n: int) -> list[Document]:

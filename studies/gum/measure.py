@@ -17,7 +17,17 @@ from headscope.results.result import Result
 from headscope.text.document import Document
 from studies.gum.corpora import TRAIN, segments, sentences
 
-__all__ = ["MODELS", "PROBES", "Runs", "measure_model", "open_runs", "train_probes"]
+__all__ = [
+    "MODELS",
+    "PROBES",
+    "TASKS",
+    "Runs",
+    "measure_model",
+    "measure_wires",
+    "open_probes",
+    "open_runs",
+    "train_probes",
+]
 
 MODELS = ("smollm2", "minilm")
 
@@ -36,6 +46,12 @@ SURFACE = (
 WEIGHTED = ("null_share", "distance", "entropy", "dep_alignment")
 EVERY = 3
 """Effects are measured on one sentence of every third document: each costs some fifty forwards."""
+SECOND = "ewt"
+"""Prefix of the runs on the second corpus: `smollm2-ewt-sentences`."""
+SCORED = 2
+"""Sentences of each document of the second corpus that probes are scored on."""
+TASKS = {"ioi": (64, 100), "agreement": (32, 80)}
+"""Tasks whose wires are measured: pairs, and wires that are run exactly."""
 
 PROBES: dict[str, dict[str, Any]] = {
     "distance+words": {"kind": "distance+words"},
@@ -62,53 +78,82 @@ class Runs:
 
 
 def measure_model(
-    name: str, documents: list[Document], with_ontogum: list[Document], out: Path, workers: int
+    name: str,
+    documents: list[Document],
+    with_ontogum: list[Document] | None,
+    out: Path,
+    workers: int,
 ) -> Runs:
-    """All runs of one model."""
+    """All runs of one model; on the second corpus if there is no coreference."""
     model = hs.load(name)
-    drawn = sentences(documents)
+    prefix, corpus, by = (
+        (name, "GUM", "genre") if with_ontogum else (f"{name}-{SECOND}", "EWT", None)
+    )
+    drawn = sentences(documents, name=corpus)
     runs: dict[str, Callable[..., Result]] = {
-        "sentences": lambda **o: hs.analyze(model, drawn, VIG_BELINKOV, by="genre", **o),
+        "sentences": lambda **o: hs.analyze(model, drawn, VIG_BELINKOV, by=by, **o),
         "segments": lambda **o: hs.analyze(
-            model, segments(model, documents), SURFACE, by="genre", **o
+            model, segments(model, documents, corpus), SURFACE, by=by, **o
         ),
         "dependencies": lambda **o: hs.probe_dependencies(model, drawn, **o),
-        "weighted": lambda **o: hs.analyze(model, drawn, WEIGHTED, over="norm", by="genre", **o),
-        "coreference": lambda **o: hs.probe_coreference(model, hs.read(with_ontogum), **o),
+        "weighted": lambda **o: hs.analyze(model, drawn, WEIGHTED, over="norm", by=by, **o),
     }
+    if with_ontogum:
+        mentions = hs.read(with_ontogum)
+        runs["coreference"] = lambda **o: hs.probe_coreference(model, mentions, **o)
     for label, run in runs.items():
-        folder = out / f"{name}-{label}"
+        folder = out / f"{prefix}-{label}"
         if not (folder / RESULT).is_file():
             run(out=folder, workers=workers)
-    path = out / f"{name}-effects.nc"
+    path = out / f"{prefix}-effects.nc"
     if model.info.objective is not None and not path.is_file():
-        found = hs.effects(model, sentences(documents[::EVERY], 1))
+        found = hs.effects(model, sentences(documents[::EVERY], 1, corpus))
         result_of_effects(found).save(path)
-    return open_runs(name, out)
+    return open_runs(prefix, out)
 
 
-def open_runs(name: str, out: Path) -> Runs:
-    """The runs of one model that are complete."""
+def open_runs(prefix: str, out: Path) -> Runs:
+    """The runs of one model on one corpus that are complete."""
     labels = ("sentences", "segments", "dependencies", "weighted")
-    optional = out / f"{name}-coreference"
+    optional = out / f"{prefix}-coreference"
     coreference = hs.open(optional) if (optional / RESULT).is_file() else None
-    path = out / f"{name}-effects.nc"
+    path = out / f"{prefix}-effects.nc"
     effects = hs.open(path) if path.is_file() else None
-    return Runs(*(hs.open(out / f"{name}-{label}") for label in labels), coreference, effects)  # type: ignore[call-arg]
+    return Runs(*(hs.open(out / f"{prefix}-{label}") for label in labels), coreference, effects)  # type: ignore[call-arg]
 
 
-def train_probes(name: str, documents: list[Document], out: Path) -> dict[str, hs.Probe]:
-    """The probes over all heads: trained on the sentences of the training part, scored on
-    those of the development part.
+def measure_wires(out: Path) -> None:
+    """Wires of two tasks; a stopped run goes on where it was."""
+    for task, (n_pairs, exact) in TASKS.items():
+        path = out / f"wires-{task}.nc"
+        if not path.is_file():
+            pairs = hs.pairs(task, n_pairs)
+            hs.wires("smollm2", pairs, exact=exact, folder=out / f"wires-{task}").save(path)
+
+
+def train_probes(
+    name: str, documents: list[Document], out: Path, second: list[Document] | None = None
+) -> None:
+    """The probes over all heads: trained on the sentences of GUM's training part, scored on those
+    of its development part, or of the second corpus.
     """
-    train, dev = (list(sentences(part)) for part in (documents[:TRAIN], documents[TRAIN:]))
-    found = {}
+    train = list(sentences(documents[:TRAIN]))
+    dev = list(sentences(second, SCORED, "EWT") if second else sentences(documents[TRAIN:]))
     for label, options in PROBES.items():
-        path = out / f"{name}-probe-{label}.nc"
-        if path.is_file():
-            found[label] = hs.open(path)
-            continue
-        model = hs.load(name)
-        found[label] = hs.train_probe(model, train, dev, cache=out / "attention", **options)
-        found[label].save(path)
-    return found
+        path = _probe_path(name, label, out, is_second=second is not None)
+        if not path.is_file():
+            probe = hs.train_probe(hs.load(name), train, dev, cache=out / "attention", **options)
+            probe.save(path)
+
+
+def open_probes(name: str, out: Path, *, is_second: bool = False) -> dict[str, hs.Probe]:
+    """The probes of one model; none if one of them is missing."""
+    paths = {label: _probe_path(name, label, out, is_second=is_second) for label in PROBES}
+    if not all(path.is_file() for path in paths.values()):
+        return {}
+    return {label: hs.open(path) for label, path in paths.items()}
+
+
+def _probe_path(name: str, label: str, out: Path, *, is_second: bool) -> Path:
+    prefix = f"{name}-{SECOND}" if is_second else name
+    return out / f"{prefix}-probe-{label}.nc"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 import headscope as hs
+from headscope.results.wires import Wires
 from studies.gum.finding import Finding, Judged, Judgement, settle
 from studies.gum.genres import COLUMNS, genre_rows
 from studies.gum.measure import Runs
@@ -18,7 +21,7 @@ from studies.gum.surface import (
     judge_probes,
     judge_surface,
 )
-from studies.gum.weighted import WEIGHTED_FINDINGS, judge_weighted, role_rows
+from studies.gum.weighted import WEIGHTED_FINDINGS, head_rows, judge_weighted, role_rows
 
 __all__ = ["all_judgements", "write_page"]
 
@@ -55,8 +58,10 @@ def all_judgements(
 
 def write_page(
     judged: Judged,
+    replicated: Judged,
     runs: Mapping[str, Runs],
     probes: Mapping[str, Mapping[str, hs.Probe]],
+    wires: Mapping[str, Wires],
     path: Path,
 ) -> None:
     """Fill the template's marks with tables; nothing on the page is typed by hand but prose."""
@@ -64,7 +69,10 @@ def write_page(
     first = next(iter(runs.values()))
     marks = {
         **{part: _findings(found, judged[part]) for part, found in FINDINGS.items()},
+        "replication": _replication(judged, replicated),
         "effects": _effects(runs),
+        "heads": "\n".join(head_rows(runs["smollm2"])),
+        "wires": _wires(wires),
         "tests": _tests(judged),
         "relations": "\n\n".join(
             f"**{TITLES[name]}**\n\n{_relations(run)}" for name, run in runs.items()
@@ -130,6 +138,49 @@ def _tests(judged: Judged) -> str:
     verdicts = sum(one.verdict is not None for one in found)
     tests = sum(one.p_adjusted is not None for one in found)
     return f"{verdicts} verdicts, {tests} of them by a test"
+
+
+def _replication(judged: Judged, replicated: Judged) -> str:
+    """Each verdict on both corpora; before them, how many are the same."""
+    names = list(next(iter(judged.values())))
+    rows, counts = [], {name: [0, 0, 0, 0, 0] for name in names}
+    for part, findings in FINDINGS.items():
+        for finding in findings:
+            cells = []
+            for name in names:
+                first, second = (j[part][name].get(finding.id) for j in (judged, replicated))
+                if first is None or second is None or None in (first.verdict, second.verdict):
+                    cells.append("–")
+                    continue
+                is_tested = None not in (first.p_adjusted, second.p_adjusted)
+                signs = [_cell(x).replace("*", "").partition(":")[0] for x in (first, second)]
+                is_same = first.verdict == second.verdict
+                cells.append(f"{signs[0] if is_same else ' → '.join(signs)}: {second.text}")
+                is_open = "open" in (first.verdict, second.verdict)
+                place = (0 if is_same else 1 if is_open else 2) if is_tested else 4 - is_same
+                counts[name][place] += 1
+            rows.append(f"| {finding.claim} | {' | '.join(cells)} |")
+    said = [
+        f"**{TITLES[name]}**: of {sum(n[:3])} verdicts by a test on both corpora, {n[0]} are the "
+        f"same, {n[1]} are open on one of them, {n[2]} are reversed. Of {sum(n[3:])} described, "
+        f"{n[3]} are the same."
+        for name, n in counts.items()
+    ]
+    heading = f"| finding | {' | '.join(TITLES[name] for name in names)} |\n|---|---|---|"
+    return "\n\n".join([*said, "\n".join([heading, *rows])])
+
+
+def _wires(wires: Mapping[str, Wires], most: int = 6) -> str:
+    rows = ["| task | wire | share of the gap | stability |", "|---|---|---|---|"]
+    for task, found in wires.items():
+        about = f"{task}, {found.n_pairs} pairs"
+        for wire in found.table[:most]:
+            share = f"{wire.share:.2f} [{wire.low:.2f}, {wire.high:.2f}]".replace("-", "−")
+            name = f"{wire.source} → {wire.reader}"
+            rows.append(f"| {about} | {name} | {share} | {wire.stability:.2f} |")
+        stable = np.mean([wire.stability >= 0.9 for wire in found.table])
+        rows.append(f"| {about} | {len(found.table)} exact | | {stable:.0%} of at least .9 |")
+    return "\n".join(rows)
 
 
 def _effects(runs: Mapping[str, Runs]) -> str:

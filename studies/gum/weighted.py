@@ -11,8 +11,12 @@ from headscope.reporting.report_tables import effects_of
 from headscope.results.result import Result
 from studies.gum.estimates import SIZE, decide, describe, estimate, over_heads, rests_of
 from studies.gum.finding import Finding, Judgement
+from studies.gum.measure import Runs
 
-__all__ = ["WEIGHTED_FINDINGS", "judge_weighted", "role_rows"]
+__all__ = ["WEIGHTED_FINDINGS", "head_rows", "judge_weighted", "role_rows"]
+
+MOST = 8
+"""Heads of each kind in the table of heads that look and heads that decide."""
 
 WEIGHTED_FINDINGS = (
     Finding(
@@ -79,6 +83,41 @@ def role_rows(structure: Result, surface: Result, effects: Result) -> list[str]:
         n = int((among & found.is_clear).sum())
         rows.append(f"| {name} | {int(among.sum())} | {n} | {means[name]:+.4f} | {shown} |")
     return [row.replace("-0.", "−0.") for row in rows]
+
+
+def head_rows(runs: Runs) -> list[str]:
+    """Lines of a table: the heads that find most, and those whose loss matters most."""
+    assert runs.effects is not None
+    (subject,) = find_subjects([runs.structure, runs.surface, runs.effects])
+    found, roles = effects_of(subject), roles_of(subject)
+    assert found is not None
+    assert roles is not None
+    data = runs.effects.dataset
+    finds: dict[tuple[int, int], list[str]] = {}
+    tables = [runs.dependencies.table(), *([runs.coreference.table()] if runs.coreference else [])]
+    for table in tables:
+        for row in table.rows[: MOST + 1] if table is tables[0] else [table["all"]]:
+            if table is not tables[0]:
+                finds.setdefault((row.layer, row.head), []).append("antecedents")
+            elif row.label != "all":
+                finds.setdefault((row.layer, row.head), []).append(f"`{row.label}`")
+    values = found.values
+    order = [
+        (int(n) // values.shape[1], int(n) % values.shape[1]) for n in np.argsort(-values, None)
+    ]
+    rank = {place: n for n, place in enumerate(order, 1)}
+    rows = ["| head | finds | role | rise of the loss | rank |", "|---|---|---|---|---|"]
+    deciding = [place for place in order[:MOST] if place not in finds]
+    for layer, head in [*finds, *deciding]:
+        low, high = data["effect_interval"].sel(layer=layer, head=head).values
+        rise = f"{values[layer, head]:+.4f} [{low:+.4f}, {high:+.4f}]".replace("-", "−")
+        mark = "**" if found.is_clear[layer, head] else ""
+        what = ", ".join(finds.get((layer, head), [])) or "–"
+        rows.append(
+            f"| L{layer} H{head} | {what} | {roles[layer][head]} | {mark}{rise}{mark} | "
+            f"{rank[layer, head]} of {values.size} |"
+        )
+    return rows
 
 
 def _joined(plain: xr.Dataset, weighted: xr.Dataset) -> xr.Dataset:
