@@ -93,6 +93,15 @@ def compare(browser: Browser, folder: Path) -> None:
         page.screenshot(path=IMAGES / "compare.png")
 
 
+def exercise(browser: Browser, folder: Path) -> None:
+    """A question of the page, before the first guess."""
+    trace = hs.load("smollm2").trace(MARY, effects=True)
+    asked = [("Which head decides for “Mary”?", {"word": 13, "against": "John"}, "effect")]
+    trace.save_page(folder / "exercise.html", exercise=asked)
+    with opened(browser, (folder / "exercise.html").as_uri() + "#ex=1") as page:
+        page.screenshot(path=IMAGES / "exercise.png")
+
+
 def report(browser: Browser, folder: Path) -> None:
     """The demo's report, and a card in it."""
     page_of_report = ROOT / "demo" / "report.html"
@@ -186,6 +195,7 @@ PICTURES: dict[str, Callable[[Browser, Path], None]] = {
     "explorer-dark": explorer_dark,
     "neurons": neurons,
     "compare": compare,
+    "exercise": exercise,
     "report": report,
     "lab": lab,
     "live": live,
