@@ -84,7 +84,7 @@ def measure_model(
     out: Path,
     workers: int,
 ) -> Runs:
-    """All runs of one model; on the second corpus if there is no coreference."""
+    """All runs of one model; on the second corpus, those without coreference and effects."""
     model = hs.load(name)
     prefix, corpus, by = (
         (name, "GUM", "genre") if with_ontogum else (f"{name}-{SECOND}", "EWT", None)
@@ -106,8 +106,8 @@ def measure_model(
         if not (folder / RESULT).is_file():
             run(out=folder, workers=workers)
     path = out / f"{prefix}-effects.nc"
-    if model.info.objective is not None and not path.is_file():
-        found = hs.effects(model, sentences(documents[::EVERY], 1, corpus))
+    if with_ontogum and model.info.objective is not None and not path.is_file():
+        found = hs.effects(model, sentences(documents[::EVERY], 1))
         result_of_effects(found).save(path)
     return open_runs(prefix, out)
 
