@@ -165,6 +165,11 @@ def test_bertviz_errors_name_the_axes(bertviz: Any) -> None:
         bertviz.head_view(weights(2, 2, 2), ["a", "b"], encoder_tokens=["a"])
     with pytest.raises(InputError, match="There is no attention to show"):
         bertviz.model_view()
+    for missing in (None, ()):  # outputs.attentions of a model on SDPA, without and with the option
+        with pytest.raises(InputError, match=r"runs on SDPA.*output_attentions=True"):
+            bertviz.head_view(missing, ["a", "b"])
+        with pytest.raises(InputError, match=r"runs on SDPA.*output_attentions=True"):
+            Trace.from_arrays(missing, ["a", "b"])
     with pytest.raises(InputError, match="include_layers=\\[5\\]: give numbers from 0 to 1"):
         bertviz.head_view(weights(2, 2, 2), ["a", "b"], include_layers=[5])
     with pytest.raises(UnknownName, match="html_action 'show'"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import headscope as hs
 from headscope.model.model import Model
+from headscope.results.effect_data import Comparison
 from headscope.run.compare import ProbeCounts, _crossfit, best_differences, best_heads
 from headscope.statistics.differences import paired
 from headscope.statistics.intervals import holm, interval
@@ -77,6 +80,20 @@ def test_values_and_bounds_against_loops() -> None:
         low, high = found["accuracy_best_interval"].sel(relation=label).values
         assert low == pytest.approx(min(lows))
         assert low <= float(value) <= high
+
+
+def test_relations_are_corrected_without_all_and_head_the_table() -> None:
+    sides = sampled(np.random.default_rng(2), 30, (0.7, 0.4))
+    plain = best_differences(*sides)
+    labels = ["det", "obj", "all"]
+    found = best_differences(*(dataclasses.replace(side, labels=labels) for side in sides))
+    p = found["accuracy_best_p"].values
+    np.testing.assert_array_equal(p, plain["accuracy_best_p"].values)
+    np.testing.assert_allclose(found["accuracy_best_p_adjusted"], [*holm(p[:2]), p[2]])
+    about = {"left": "one", "right": "other"}
+    latex = Comparison(found, {"bound": ["low", "high"]}, about).to_latex("accuracy_best")
+    assert "relation & accuracy" in latex
+    assert "corrected over 2 numbers (Holm 1979; “all” is tested alone)" in latex
 
 
 def test_swapped_models_give_the_opposite() -> None:

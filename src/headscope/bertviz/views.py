@@ -15,7 +15,7 @@ from headscope.page.payload import Contents, make_payload
 from headscope.page.replies import Replies
 from headscope.page.save_page import make_page
 from headscope.page.selection import make_selection
-from headscope.results.from_arrays import stacked_attention
+from headscope.results.from_arrays import NO_WEIGHTS, stacked_attention
 from headscope.results.trace import Trace
 from headscope.text.tokens import NO_WORD, Tokens
 
@@ -156,7 +156,8 @@ def _trace(
     elif not arrays:
         raise InputError(
             "There is no attention to show: give attention and tokens, or encoder_attention, "
-            "decoder_attention or cross_attention with their tokens."
+            "decoder_attention or cross_attention with their tokens. If outputs.attentions is "
+            f"None, {NO_WEIGHTS}"
         )
     for stack, texts in (("encoder", encoder_tokens), ("decoder", decoder_tokens)):
         if stack in arrays or "cross" in arrays:

@@ -330,7 +330,7 @@ class HeadTracker(TrainerCallback):
                 warn(
                     f"Tracking takes {least:.2g} s a step for {len(self._chunks[0])} documents, "
                     f"and budget={self._budget:g} allows {allowed:.2g} s. Track "
-                    f"{least / max(allowed, 1e-9):.0f} times less often (every=)."
+                    f"{least / max(allowed, 1e-9):.0f} times less often, or pass budget=None."
                 )
         self._first, self._n_chunks = None, n
         self._keep("corpus", step, functools.reduce(merge, results[:n]))

@@ -191,8 +191,11 @@ class EffectTable(Table):
         return [dict(row) for row in self.rows]
 
     def _cells(self) -> list[list[str]]:
-        cells = [["component" if self.name == "attribution" else "head", self.name]]
         known = ("layer", "head", "kind", "low", "high", "p", "p_adjusted", self.name)
+        columns = self.rows[0] if self.rows else {}
+        axes = " ".join(name for name in columns if name not in known)
+        named = axes if axes and "head" not in columns else "head"
+        cells = [["component" if self.name == "attribution" else named, self.name]]
         for row in self.rows:
             own = [str(value) for name, value in row.items() if name not in known]
             place = [f"L{row['layer']} H{row['head']}"] if {"layer", "head"} <= {*row} else []

@@ -153,18 +153,22 @@ def looks_causal(weights: np.ndarray) -> bool:
     return weights.shape[-1] > 1 and not np.triu(np.nan_to_num(weights), 1).any()
 
 
+NO_WEIGHTS = (
+    "the model runs on SDPA or flash attention, which returns no weights. Call "
+    'model.set_attn_implementation("eager") and pass output_attentions=True, or let headscope run '
+    "the model: hs.load(model, tokenizer).trace(text)."
+)
+
+
 def stacked_attention(attention: object) -> np.ndarray:
     """Return `layer head query key`; raise InputError for other axes."""
+    if attention is None:
+        raise InputError(f"The attention is None: {NO_WEIGHTS}")
     if isinstance(attention, Sequence):
         layers = []
         for index, given in enumerate(attention):
             if given is None:
-                raise InputError(
-                    f"Layer {index} of the attention is None: the model runs on SDPA or flash "
-                    "attention, which returns no weights. Call "
-                    'model.set_attn_implementation("eager"), or let headscope run the model: '
-                    "hs.load(model, tokenizer).trace(text)."
-                )
+                raise InputError(f"Layer {index} of the attention is None: {NO_WEIGHTS}")
             layer = _numpy(given)
             layer = layer[0] if layer.ndim == 4 and layer.shape[0] == 1 else layer
             if layer.ndim != 3:
@@ -175,8 +179,8 @@ def stacked_attention(attention: object) -> np.ndarray:
             layers.append(layer)
         if not layers:
             raise InputError(
-                "There is no attention: the sequence of layers is empty. outputs[-1] of a model is "
-                "its cross-attention, which this model lacks: say outputs.attentions."
+                "There is no attention: the sequence of layers is empty. Instead of outputs[-1], "
+                f"say outputs.attentions. If they are empty too, {NO_WEIGHTS}"
             )
         shapes = {layer.shape for layer in layers}
         if len(shapes) > 1:

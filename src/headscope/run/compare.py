@@ -252,13 +252,12 @@ def best_differences(ours: ProbeCounts, theirs: ProbeCounts) -> Mapping[str, xr.
     high, p_high = _lead(other, heads)
     difference = best - other
     p = np.where(is_testable & also, np.minimum(2 * np.minimum(p_low, p_high), 1.0), np.nan)
-    is_all = np.array([label == ALL for label in labels])
-    adjusted = np.where(is_all, p, holm(np.where(is_all, np.nan, p)))
+    family = np.where([label == ALL for label in labels], np.nan, p)
     attributes = {"title": "Best head, cross-fitted", "units": "share of cases"}
     value = xr.DataArray(difference.value, {ours.axis: labels}, (ours.axis,), attrs=attributes)
     documents = interval(difference).documents
     tested = Difference(low, -high, documents, difference.value, p)
-    return _labeled(f"{ours.name}_best", value, tested, adjusted)
+    return _labeled(f"{ours.name}_best", value, tested, family)
 
 
 def _lead(best: Jackknife, heads: Jackknife) -> tuple[np.ndarray, np.ndarray]:
@@ -297,14 +296,16 @@ def _count(result: Result, metric: str) -> list[float] | None:
 
 
 def _labeled(
-    name: str, value: xr.DataArray, difference: Difference, corrected: np.ndarray | None = None
+    name: str, value: xr.DataArray, difference: Difference, family: np.ndarray | None = None
 ) -> Mapping[str, xr.DataArray]:
-    """Return a difference with its interval and p values: corrected by BH, or as given."""
+    """Return a difference, its interval and p values: corrected by BH, or Holm over `family`."""
     units = str(value.attrs.get("units", ""))
     coords = {dim: value[dim] for dim in value.dims if dim in value.coords}
-    adjusted = benjamini_hochberg(difference.p) if corrected is None else corrected
-    by = "(Benjamini & Hochberg 1995)" if corrected is None else "(Holm 1979; `all` alone)"
-    n = int(np.isfinite(difference.p).sum())
+    by, adjusted = "(Benjamini & Hochberg 1995)", benjamini_hochberg(difference.p)
+    if family is not None:
+        by = "(Holm 1979; “all” is tested alone)"
+        adjusted = np.where(np.isnan(family), difference.p, holm(family))
+    n = int(np.isfinite(difference.p if family is None else family).sum())
     tests = {
         f"{name}_p{kind}": xr.DataArray(p, coords, value.dims, attrs={"long_name": about})
         for kind, p, about in (

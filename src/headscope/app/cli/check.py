@@ -208,7 +208,7 @@ def _judge_roles(run: Result, baseline: Result, rule: str) -> Verdict:
     roles = [corpus_roles(side.dataset) for side in (run, baseline)]
     if roles[0] is None or roles[1] is None or roles[0].sizes != roles[1].sizes:
         raise InputError(
-            f"--fail-if {rule!r}: both runs need the surface metrics, and as many heads."
+            f"--fail-if {rule!r}: both runs need offset_share, class_share and as many heads."
         )
     new, old = (data["role"] for data in roles if data is not None)
     verdict = Verdict(rule, new.size)
