@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import xarray as xr
 
+from headscope.model.model import Model
 from headscope.page.payload import Contents, Evidence, make_payload
 from headscope.page.save_page import page_of, save_page
 
@@ -57,6 +58,16 @@ def test_the_matrix_has_a_legend_and_a_switch_at_every_size(
         assert inside(shown.page, ".wl > :last-child", ".tabs")
         fits = "tabs => tabs.scrollWidth <= tabs.clientWidth"
         assert shown.page.locator(".tabs").evaluate(fits)
+
+
+@pytest.mark.parametrize("size", SMALL)
+def test_the_answer_leaves_the_pinned_word_of_a_long_text_in_view(
+    open_page: Callable[..., Any], tiny_llama: Model, size: tuple[int, int]
+) -> None:
+    page = open_page(tiny_llama.trace("the cat and the dog " * 12), size=size).page
+    assert page.locator(".flow.long > .answer").count() == 1
+    assert inside(page, ".stage .tok.pin", ".scrolled")
+    page.keyboard.press("Escape")
 
 
 @pytest.mark.parametrize("width", [390, 430, 470, 510])
