@@ -12,7 +12,6 @@ import argparse
 import functools
 import http.server
 import os
-import re
 import shutil
 import statistics
 import tempfile
@@ -47,8 +46,8 @@ LIMITS = {
 """Megabytes of the page; seconds until it is checked, of an answer to 15 tokens, of the effects of
 all heads (SmolLM2: of a layer)."""
 READY = 120_000
-WATCHED = 30_000
-"""Milliseconds for which effects of SmolLM2's 270 heads are counted."""
+WATCHED = 30.0
+"""Seconds for which effects of SmolLM2's 270 heads are counted; a fast machine needs less."""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -104,6 +103,23 @@ def answer(page: Page, text: str) -> float:
     return time.perf_counter() - started
 
 
+def effects(page: Page, watched: float) -> tuple[int, float]:
+    """Measure heads until all are done, or for `watched` seconds; return their number, seconds."""
+    n_heads = int(page.locator(".effect .note").inner_text().split("each of its ")[1].split()[0])
+    progress = page.locator(".progress .num")
+    page.get_by_role("button", name="Measure all heads").click()
+    started = time.perf_counter()
+    page.locator(".ranking, .progress").first.wait_for(timeout=READY)
+    while shown := progress.all_inner_texts():
+        seconds = time.perf_counter() - started
+        done = int(shown[0].split("/")[0])
+        if seconds >= watched and done > 0:
+            page.get_by_role("button", name="stop").click()
+            return done, seconds
+        page.wait_for_timeout(50)
+    return n_heads, time.perf_counter() - started
+
+
 def measure(name: str, address: str, size: float, n_texts: int) -> None:
     """Open a page and use it; add its rows."""
     from playwright.sync_api import sync_playwright
@@ -127,19 +143,11 @@ def measure(name: str, address: str, size: float, n_texts: int) -> None:
         add("opening it, until checked", time.perf_counter() - started, limits["opening"], "s")
         times = [answer(page, f"{TEXT.replace('Mary', w)}") for w in ("Anna", "Susan", "Emma")]
         add("the answer to a typed text", statistics.median(times), limits["answer"], "s")
-        page.get_by_role("button", name="Measure all heads").click()
-        started = time.perf_counter()
-        progress = page.locator(".progress")
+        done, seconds = effects(page, READY / 1000 if name == "minilm" else WATCHED)
         if name == "minilm":
-            page.locator(".ranking, .rank").first.wait_for(timeout=READY)
-            progress.wait_for(state="detached", timeout=READY)
-            add("effects of all 72 heads", time.perf_counter() - started, limits["effects"], "s")
+            add(f"effects of all {done} heads", seconds, limits["effects"], "s")
         else:
-            page.wait_for_timeout(WATCHED)
-            done = int(re.findall(r"\d+", progress.first.inner_text())[0])
-            seconds = (time.perf_counter() - started) * 9 / done
-            add("effects of a layer's nine heads", seconds, limits["effects"], "s")
-            page.get_by_role("button", name="stop").click()
+            add("effects of a layer's nine heads", seconds * 9 / done, limits["effects"], "s")
         if n_texts:
             before = memory()
             for i in range(n_texts):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import xarray as xr
 
+from headscope.model.model import Model
 from headscope.page.payload import Contents, Evidence, make_payload
 from headscope.page.save_page import page_of, save_page
 
@@ -41,6 +42,43 @@ def test_lines_scroll_to_the_pinned_word(
     for _ in range(50):
         shown.page.keyboard.press(",")
     assert inside(shown.page, ".words.query .word.pin", ".panels")
+
+
+@pytest.mark.parametrize("size", [*SIZES, (700, 450)])
+def test_the_matrix_has_a_legend_and_a_switch_at_every_size(
+    open_page: Callable[..., Any], make_trace: Callable[..., Any], size: tuple[int, int]
+) -> None:
+    traces = [make_trace(9, pair=False, seed=seed) for seed in (1, 2)]
+    for shown, n_parts in (
+        (open_page(*traces, fragment="tab=matrix", size=size), 2),
+        (open_page(traces[0], fragment="tab=matrix", size=size), 1),
+    ):
+        assert shown.page.locator(".wl > *").count() == n_parts
+        assert inside(shown.page, ".wl .ramp", ".tabs")
+        assert inside(shown.page, ".wl > :last-child", ".tabs")
+        fits = "tabs => tabs.scrollWidth <= tabs.clientWidth"
+        assert shown.page.locator(".tabs").evaluate(fits)
+
+
+@pytest.mark.parametrize("size", [(720, 450), (640, 450)])
+def test_the_answer_leaves_the_pinned_word_of_a_long_text_in_view(
+    open_page: Callable[..., Any], tiny_llama: Model, size: tuple[int, int]
+) -> None:
+    page = open_page(tiny_llama.trace("the cat and the dog " * 5), size=size).page
+    assert page.locator(".flow.long > .answer").count() == 1
+    assert inside(page, ".stage .tok.pin", ".scrolled")
+    page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize("width", [390, 430, 470, 510])
+def test_the_letter_of_a_text_stands_before_its_first_word(
+    open_page: Callable[..., Any], trace: Any, width: int
+) -> None:
+    page = open_page(trace, size=(width, 844)).page
+    for band in page.locator(".stage .band").all():
+        letter, word = band.locator(".letter").bounding_box(), band.locator(".tok").first
+        box = word.bounding_box()
+        assert abs(letter["y"] + letter["height"] / 2 - box["y"] - box["height"] / 2) < 12
 
 
 @pytest.mark.parametrize("size", SIZES)

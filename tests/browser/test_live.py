@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.live.__main__ import effects
 
 import headscope as hs
 from headscope.model.model import Model
@@ -268,6 +269,22 @@ def test_a_measurement_is_stopped_and_keeps_what_it_has(
     page.locator(".progress").wait_for(state="detached")
     assert page.locator(".status.problem").is_hidden()
     typed(page, "the dog")
+
+
+def test_the_benchmark_counts_heads_whether_all_are_done_or_not(
+    visit: Callable[..., Any], serve: Callable[[Path], str], folder: Path, tiny_llama: Model
+) -> None:
+    page = visit(serve(folder))
+    typed(page, "the " * 40 + "cat")
+    sizes = tiny_llama.trace(TEXT).main.attention.sizes
+    n_heads = sizes["layer"] * sizes["head"]
+    done, seconds = effects(page, 0)
+    assert 0 < done <= n_heads
+    assert seconds > 0
+    # Faster than it is watched: its progress is gone before the end.
+    typed(page, "the " * 30 + "cat")
+    assert effects(page, 60)[0] == n_heads
+    assert page.locator(".progress").count() == 0
 
 
 def test_what_cannot_be_read_is_refused(

@@ -13,6 +13,7 @@ import { columnsOf, lineMarks, lineWidth, rowY } from "../src/layout/lines_layou
 import {
   cellAt,
   matrixLayout,
+  matrixMarks,
   panned,
   revealed,
   shorten,
@@ -152,6 +153,24 @@ test("a matrix is fitted, magnified about a point, moved and brought into sight"
   expect(seen.column).toBe(0);
   expect(zoomed(close, layout, 0.01)).toMatchObject({ cell: layout.fit, row: 0, column: 0 });
   expect(matrixLayout({ width: 600, height: 300 }, 8, 1500, 4).tall).toBeGreaterThan(10);
+});
+
+test("labels of a matrix are shortened only where they have no room", () => {
+  const names = ["[CLS]", "doctor", "mother"];
+  const rows = names.map((label, i) => ({ label, positions: [i], special: i === 0, segment: 0 }));
+  const square = { width: 3, height: 3, rows: 3, columns: 3, pool: 1 };
+  const heat = { ...square, pixels: new Uint8ClampedArray(36) };
+  const none = { row: -1, column: -1 };
+  for (const [width, isCut] of [
+    [346, false],
+    [170, true],
+  ] as const) {
+    const layout = matrixLayout({ width, height: 520 }, 3, 3, 2.7);
+    const input = { heat, rows, keys: rows, focus: none, pinned: none };
+    const marks = matrixMarks(input as never, wholeWindow(layout), layout, themeOf("light"));
+    const texts = marks.flatMap((mark) => (mark.kind === "text" ? [mark.text] : []));
+    expect(texts.some((text) => text.includes("…"))).toBe(isCut);
+  }
 });
 
 test("roles are told apart by color, symbol and name", () => {

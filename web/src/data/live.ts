@@ -359,6 +359,8 @@ export class LiveBackend implements Backend {
     if (ids.length < 2) throw new RequestError("The text is one token. Type a longer one.");
     const place = kind === "next" || kind === "mask" ? this.predictedAt(ids, position) : null;
     const options = { rows: place === null ? [] : [place], wanted: ["output"] };
+    const total = layers.length * heads;
+    follow({ done: 0, total });
     const base = (await model.run(ids, model.gates(1), options)).output;
     const candidates = kind === "vector" ? [] : topOf(rowOfTensor(base, 0));
     const read = (output: Outputs[string], batch: number) => {
@@ -374,12 +376,10 @@ export class LiveBackend implements Backend {
       kind === "vector"
         ? vectorEffects(measured, pooling, other ?? null)
         : predictionEffects(measured, place, names);
-    const total = layers.length * heads;
     const bytes = 4 * total * ids.length ** 2;
     const size = Math.max(1, Math.min(heads, Math.floor(BATCH_BYTES / bytes)));
     const order = layers.map((_, i) => (i + Math.max(0, layers.indexOf(first))) % layers.length);
     let done = 0;
-    follow({ done, total });
     for (const layer of order) {
       for (let start = 0; start < heads; start += size) {
         signal.throwIfAborted();

@@ -19,6 +19,8 @@ interface MatrixLayout {
   readonly fit: number;
   /** Height of a cell divided by its width; 1 unless there are many more columns than rows. */
   readonly tall: number;
+  /** Whether the widest label fits, so that none is shortened. */
+  readonly fits: boolean;
 }
 
 const LARGEST = 44;
@@ -33,7 +35,8 @@ export function matrixLayout(
   ems: number,
   stretch = 1,
 ): MatrixLayout {
-  const labels = Math.min(120, Math.max(40, ems * 14 + 18), size.width * 0.28);
+  const wanted = Math.max(40, ems * 14 + 18);
+  const labels = Math.min(120, wanted, size.width * 0.28);
   const top = labels * 0.8 + 10;
   const room = { width: size.width - labels - 46, height: size.height - top - 10 };
   const across = Math.min(LARGEST_FIT, room.width / Math.max(columns, 1));
@@ -45,7 +48,7 @@ export function matrixLayout(
     : Math.min(stretch, Math.max(1, Math.min(down, room.height / Math.max(rows, 1)) / fit));
   // A small matrix is centered, but stays near the edge so that zooming keeps room.
   const left = labels + Math.min(90, Math.max(0, room.width - fit * columns) / 2);
-  return { ...size, left, top, rows, columns, fit, tall };
+  return { ...size, left, top, rows, columns, fit, tall, fits: labels === wanted };
 }
 
 export function wholeWindow(layout: MatrixLayout): Window {
@@ -208,7 +211,7 @@ export function matrixMarks(
   const size = Math.min(14, Math.max(9, Math.min(cell, down) * 0.6));
   const strideOf = (pixels: number) => Math.max(1, Math.ceil((size + 1) / pixels));
   const seen = seenCells(window, layout);
-  const room = Math.floor((layout.left - 12) / (size * 0.52));
+  const room = layout.fits ? Infinity : Math.floor((layout.left - 12) / (size * 0.52));
   const text = (entry: Entry, isMarked: boolean) => ({
     kind: "text" as const,
     text: shorten(printed(entry.label), room),

@@ -34,9 +34,7 @@ export function fitted(content: string, size: number, width: number): string {
 /** Width of the widest text, in ems. */
 export function widestEms(texts: Iterable<string>, serif = false): number {
   const context = rulerFor(`100px ${serif ? SERIF : SANS}`);
-  let widest = 0;
-  for (const text of texts) widest = Math.max(widest, context.measureText(text).width / 100);
-  return widest;
+  return Math.max(0, ...Array.from(texts, (text) => context.measureText(text).width / 100));
 }
 
 /** Width of the widest label, in ems. */

@@ -271,10 +271,9 @@ function Tabs() {
 /** Scale of the matrix: full color is the head's own largest weight. */
 function MatrixLegend() {
   const session = useSession();
-  const { minus } = session.selection.value;
   const theme = session.theme.value;
   const side = session.lead.value;
-  const isMinus = minus && session.hasDifference;
+  const isMinus = session.selection.value.minus && session.hasDifference;
   const scale = matrixScale(session);
   const color = cssOf(session.overlaid ? theme.rgb.soft : headColor(session, side));
   const times = scale && scale.full > 0 && scale.full < 0.5 ? 1 / scale.full : 1;

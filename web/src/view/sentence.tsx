@@ -246,8 +246,7 @@ function Flow({ side }: { side: Side }) {
   const { block, filtered } = side;
   const pinned = session.place(side, word, "query");
   const bands = useMemo(() => bandsOf(side), [side]);
-  const isTwo = session.sides.value.length > 1;
-  const isLong = !wouldFit(session, side, isTwo);
+  const isLong = !wouldFit(session, side, session.sides.value.length > 1);
   const drawn = drawnHeads(session, side);
   const { color, matrix, read } = drawn[0];
   const isCross = block.queryTokens !== block.keyTokens;
@@ -256,10 +255,10 @@ function Flow({ side }: { side: Side }) {
   const { width } = session.size.value;
   const all = useMemo(() => bands.flatMap((band) => band.words), [bands]);
   const [start, setStart] = useState(0);
-  const isNarrow = session.layout.value === "phone";
+  const [room, setRoom] = useState(width);
   const shownCount = useMemo(
-    () => (isLong ? countFrom(all, start, width - (isNarrow ? 40 : 90)) : all.length),
-    [isLong, all, start, width, isNarrow],
+    () => (isLong ? countFrom(all, start, room) : all.length),
+    [isLong, all, start, room],
   );
   const visible = useMemo(
     () => (isLong ? cut(bands, start, start + shownCount) : bands),
@@ -268,6 +267,8 @@ function Flow({ side }: { side: Side }) {
   const measure = () => {
     const box = ref.current;
     if (!box) return;
+    // The answer, which stands beside a long text, leaves less than the width of the window.
+    setRoom(box.parentElement!.clientWidth - (session.layout.peek() === "phone" ? 16 : 50));
     const measured = new Map<string, Place>();
     for (const element of box.querySelectorAll<HTMLElement>("[data-at]")) {
       const { offsetLeft, offsetTop, offsetWidth } = element;
@@ -295,10 +296,9 @@ function Flow({ side }: { side: Side }) {
   useLayoutEffect(() => {
     if (!isLong) return;
     const index = all.findIndex((w) => w.axis === "query" && w.position === pinned);
-    const room = width - (isNarrow ? 40 : 90);
     const last = all.length - countFrom([...all].reverse(), 0, room);
     setStart(Math.max(0, Math.min(index < 0 ? 0 : index - Math.round(shownCount * 0.6), last)));
-  }, [pinned, isLong, all]);
+  }, [pinned, isLong, all, room]);
   useLayoutEffect(() => {
     void document.fonts?.ready.then(measure);
   }, []);
