@@ -25,6 +25,7 @@ from headscope.metrics.core.regions import (
     query_counts,
     region_of,
     region_pairs,
+    row_products,
     total_mass,
 )
 
@@ -38,22 +39,16 @@ N_RANDOM = 16
 TARGETS = ("span", "random")
 
 
-def _band_sums(layer_data: LayerData) -> Small:
-    """`document head band`, float64: attention of the region to keys at each band of distance."""
-    flat = layer_data.weights.flatten(2)
-    return (torch.bmm(flat, _bands(layer_data)).double(),)
-
-
 @per_rows
 def _bands(layer_data: LayerData) -> Tensor:
-    """`document row·key band`: return 1 for pairs of the region in each band."""
+    """`document row key band`: return 1 for pairs of the region in each band."""
     distance, pairs = distances(layer_data), region_pairs(layer_data)
     band = torch.bucketize(distance, distance.new_tensor(EDGES), right=True).expand(pairs.shape)
-    member = torch.nn.functional.one_hot(band, len(BANDS)).to(pairs.dtype)
-    return (member * pairs[..., None]).flatten(1, 2)
+    return torch.nn.functional.one_hot(band, len(BANDS)).to(pairs.dtype) * pairs[..., None]
 
 
-band_sums = Reduction(_band_sums, join_by("sum"))
+band_sums = Reduction(lambda data: (row_products(data, _bands(data)),), join_by("sum"))
+"""`document head band`, float64: attention of the region to keys at each band of distance."""
 
 
 @dataclass(frozen=True)
