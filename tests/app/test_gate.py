@@ -235,3 +235,40 @@ def test_a_missing_folder_of_the_junit_file_is_named(
         main(["check", *places, "--fail-if", rule, "--junit", str(tmp_path / "none" / "x.xml")])
     assert stop.value.code == 2
     assert f"there is no folder '{tmp_path / 'none'}'" in capsys.readouterr().err
+
+
+def test_a_rule_on_roles_keeps_to_its_head(runs: tuple[Result, Result]) -> None:
+    changed = judge(*runs, "role changes in any head").failures
+    assert 0 < len(changed) < 8
+    for layer, head in ((layer, head) for layer in range(2) for head in range(4)):
+        found = judge(*runs, f"role changes in L{layer}.H{head}")
+        assert found.tested == 1
+        own = [row for row in changed if (row["layer"], row["head"]) == (layer, head)]
+        assert found.failures == own
+    assert judge(*runs, "role[layer=1] changes in any head").tested == 4
+    with pytest.raises(UnknownName, match="Unknown layer '99'"):
+        judge(*runs, "role changes in L99.H0")
+    for rule in ("role falls in L0.H0", "role changes by 3", "role changes in the mean"):
+        with pytest.raises(InputError, match="a role changes, in any head or in one"):
+            judge(*runs, rule)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "pos_to[NOUN] changes by 0",
+        "pos_to[] changes by 0",
+        "pos_to[tag=] changes by 0",
+        "pos_to[tag=NOUN,tag=VERB] changes by 0",
+        "pos_to[layer=0] changes by 0 in L1.H2",
+    ],
+)
+def test_labels_that_would_be_left_out_are_refused(runs: tuple[Result, Result], rule: str) -> None:
+    with pytest.raises(InputError, match="labels should be AXIS=LABEL, each axis once"):
+        judge(*runs, rule)
+
+
+def test_spaces_around_labels(runs: tuple[Result, Result]) -> None:
+    assert judge(*runs, "pos_to[tag = NOUN, layer=1] changes by 0").tested <= 4
+    with pytest.raises(UnknownName, match="Unknown tag ','"):  # a tag of the Penn Treebank
+        judge(*runs, "pos_to[tag=,] changes by 0")

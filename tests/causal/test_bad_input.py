@@ -103,6 +103,16 @@ def test_weights_that_are_no_numbers() -> None:
         hs.attribute(model, TEXT, "t", "a")
 
 
+def test_attention_that_is_nan_does_not_hide_the_objective() -> None:
+    module = tiny_module("llama")
+    with torch.no_grad():
+        module.model.layers[1].self_attn.q_proj.weight[0, 0] = float("nan")
+    model = hs.load(module, byte_tokenizer(), name="spoiled")
+    assert model.info.objective == "causal"
+    with pytest.raises(InputError, match=r"is nan for this text: spoiled .* not finite"):
+        hs.effects(model, TEXT)
+
+
 def first_logit_of_last(output: Any) -> torch.Tensor:
     logits: torch.Tensor = output.logits
     return logits[:, -1, 0]

@@ -272,3 +272,10 @@ def test_composition_that_cannot_be(tiny_llama: Model) -> None:
         hs.composition(tiny_llama, (1, 1, "o"))
     with pytest.raises(TapUnsupported, match="are not linear in its input"):
         hs.composition(tiny_decoder("qwen3"), (1, 1, "q"))
+
+
+def test_a_path_takes_numpys_numbers(ungrouped: Model) -> None:
+    nodes = [(0, 1), (1, 2, "k"), "logits"]
+    theirs = [(np.int64(0), np.int64(1)), (np.int32(1), np.int64(2), "k"), "logits"]
+    first, second = (hs.path(ungrouped, [PAIR], n, "t", "a") for n in (nodes, theirs))  # type: ignore[arg-type]
+    assert first.identical(second)

@@ -402,3 +402,36 @@ def test_a_report_has_a_section_of_wires(
     assert table["rows"][0][0] == tiny_wires.table[0].source
     tiny_wires.save(tmp_path / "w.nc")
     assert hs.report([decoder_result, tmp_path / "w.nc"], tmp_path / "report.html").is_file()
+
+
+def test_a_curve_reads_the_position_of_its_wires(tiny_llama: Model, tmp_path: Path) -> None:
+    wires = hs.wires(tiny_llama, tiny_pairs(2), exact=3, position=-2)
+    cut = Pairs(
+        tuple((first[:-1], second[:-1]) for first, second in wires_pairs(wires)),
+        *([e[name] for e in wires.about["examples"]] for name in ("target", "foil", "template")),
+    )  # fmt: skip
+    same = hs.wires(tiny_llama, cut, exact=3)
+    np.testing.assert_allclose(wires.data["gap"], same.data["gap"], atol=1e-5)
+    expected = same.curve()["faithfulness"].values
+    np.testing.assert_allclose(wires.curve()["faithfulness"], expected, atol=1e-3)
+    wires.save(tmp_path / "wires.nc")
+    opened = hs.open(tmp_path / "wires.nc")
+    np.testing.assert_allclose(opened.curve(tiny_llama)["faithfulness"], expected, atol=1e-3)
+
+
+def wires_pairs(wires: Wires) -> list[tuple[str, str]]:
+    return [tuple(example["texts"]) for example in wires.about["examples"]]
+
+
+def test_estimates_of_zero_have_the_size_of_effects(tiny_llama: Model) -> None:
+    """The norm of a stream of zeros has a gradient of 1/√ε: EAP-IG from there means nothing."""
+    found = hs.wires(tiny_llama, tiny_pairs(2), exact=20, replace="zero")
+    largest = max(wire.largest for wire in found.table)
+    assert max(abs(wire.estimate) for wire in found.table) < 5 * largest
+
+
+@pytest.mark.parametrize("templates", [5, [["a"], ["b"]], {"a": 1}])
+def test_templates_that_are_no_labels(tiny_llama: Model, templates: object) -> None:
+    pairs = list(tiny_pairs(1))[:2]
+    with pytest.raises(InputError, match="needs a label for each of 2 texts"):
+        hs.wires(tiny_llama, pairs, "t", "a", templates=templates)  # type: ignore[arg-type]

@@ -247,6 +247,35 @@ def test_the_budget_chooses_documents(
     assert np.array_equal(result["null_share"][0].values, result["null_share"][2].values)
 
 
+def test_a_first_step_that_failed_does_not_count(
+    tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headscope.heads import track
+    from headscope.run.analyze import analyze as real
+
+    clock, calls = Clock(), []
+
+    def timed(model: Any, corpus: Any, *args: Any, **options: Any) -> Any:
+        calls.append(corpus)
+        if len(calls) == 2:
+            raise InputError("the second chunk fails")
+        clock.now += len(list(corpus))
+        return real(model, corpus, *args, **options)
+
+    monkeypatch.setattr(track, "analyze", timed)
+    monkeypatch.setattr(track, "FIRST_SECONDS", 1e9)
+    texts = [f"the cat {i}" for i in range(100)]
+    tracker = hs.HeadTracker(texts, ["null_share"], detect=False, tokenizer=tokenizer)
+    tracker._clock = clock
+    model = make_model(tokenizer)
+    with pytest.raises(InputError, match="the second chunk fails"):
+        tracker.log(model, 0)
+    tracker.log(model, 0)
+    clock.now += 19 * 40  # allows 40 seconds: 32 documents, not 64
+    tracker.log(model, 1)
+    assert tracker.results["corpus"].n_documents == 32
+
+
 def test_a_budget_that_is_too_small_is_said(
     tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
 ) -> None:

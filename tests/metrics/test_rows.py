@@ -232,3 +232,28 @@ class TestLongRange:
         corpus = hs.read([{"text": "one two three", "meta": {"span": "seven"}}])
         with pytest.raises(HeadscopeError, match="start:stop"):
             hs.analyze(tiny_llama, corpus, ["retrieval"])
+
+
+def test_sums_of_long_texts_are_rounded_row_by_row() -> None:
+    """One float32 sum over all pairs of a thousand tokens is wrong by 1e-5 of itself."""
+    (case,) = make_cases(7, 1, is_causal=True, dtype=np.float32, longest=1000, annotated=False)
+    assert case.n > 900
+    names = ["distance", "distance_share", "induction", "duplicate_token"]
+    data = measured([case], None, "torch", names)
+    counted = case.attention.astype(np.float64)
+    position, ids = np.arange(case.n), np.array(case.tokens)
+    apart = position[:, None] - position
+    same = (ids[:, None] == ids) & (apart > 0)
+    for name, pairs in (
+        ("duplicate_token", same),
+        ("induction", np.roll(same, 1, 1) & (apart > 1)),
+    ):
+        pairs[:, 0] &= name == "duplicate_token"
+        share = (counted * pairs).sum((-1, -2)) / pairs.any(1).sum()
+        np.testing.assert_allclose(data[name], share, rtol=1e-6, err_msg=name)
+    counted[..., 0] = 0
+    total = counted.sum((-1, -2))
+    mean = (counted * apart).sum((-1, -2)) / total
+    np.testing.assert_allclose(data["distance"], mean, rtol=1e-6)
+    far = (counted * ((apart > 64) & (apart <= 512))).sum((-1, -2)) / total
+    np.testing.assert_allclose(data["distance_share"].sel(band="65-512"), far, rtol=1e-6)

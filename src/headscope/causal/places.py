@@ -238,13 +238,16 @@ def path(
 
 
 def _nodes(
-    graph: StreamGraph, nodes: Sequence[PathNode]
+    graph: StreamGraph, nodes: Sequence[Any]
 ) -> tuple[StreamNode, list[tuple[StreamNode, int]]]:
     """Return the source and the readers of a path, each with the head that goes on."""
     if isinstance(nodes, str) or not isinstance(nodes, Sequence) or len(nodes) < 2:
         raise InputError(f"path={nodes!r} needs a source and at least one reader.")
-    source = _source(graph, nodes[0])
-    readers = [_reader(graph, node) for node in nodes[1:]]
+    plain = [
+        tuple(int(x) if isinstance(x, np.integer) else x for x in n) if isinstance(n, tuple) else n
+        for n in nodes
+    ]
+    source, readers = _source(graph, plain[0]), [_reader(graph, node) for node in plain[1:]]
     writer = source
     for i, (reader, head) in enumerate(readers):
         if not graph.exists[graph.sources.index(writer), graph.readers.index(reader)]:
@@ -262,7 +265,7 @@ def _nodes(
     return source, readers
 
 
-def _source(graph: StreamGraph, node: PathNode) -> StreamNode:
+def _source(graph: StreamGraph, node: object) -> StreamNode:
     if node == "embedding":
         return StreamNode("embedding")
     match node:
@@ -277,7 +280,7 @@ def _source(graph: StreamGraph, node: PathNode) -> StreamNode:
     )
 
 
-def _reader(graph: StreamGraph, node: PathNode) -> tuple[StreamNode, int]:
+def _reader(graph: StreamGraph, node: object) -> tuple[StreamNode, int]:
     if node == "logits":
         return graph.readers[-1], -1
     match node:

@@ -48,7 +48,7 @@ from headscope.statistics.intervals import holm, t_critical, t_two_sided
 from headscope.statistics.jackknife import Jackknife, pool, ratio_jackknife
 from headscope.text.pairs import Pairs, number_templates
 
-REPLACEMENTS: tuple[Replace, ...] = ("contrast", "zero", "mean")
+STEPS = {"contrast": IG_STEPS, "zero": 0, "mean": IG_STEPS}  # norms have no slope at zero: EAP
 N_RESAMPLES = 200
 MIN_TEMPLATES = 4
 """Fewer templates have no interval."""
@@ -81,10 +81,10 @@ def wires(
     source replaced in that reader alone − m; everything above is run again. Its share of the gap is
     Σ sign(gap)·(−effect) / Σ |gap|, over pairs. Shares need not sum to 1.
 
-    All wires are estimated by a screen and by EAP-IG; the top of both is run exactly. Intervals are
-    over templates, because pairs of one template are not independent. Stability is the share of
-    resamples of templates in which a wire is chosen again. p values are of wires that even
-    templates choose, measured on odd templates, corrected by Holm.
+    All wires are estimated by a screen and by EAP-IG (`zero`: by EAP); the top of both is run
+    exactly. Intervals are over templates, because pairs of one template are not independent.
+    Stability is the share of resamples of templates in which a wire is chosen again. p values are
+    of wires that even templates choose, measured on odd templates, corrected by Holm.
 
     Wires: Elhage et al. 2021; Goldowsky-Dill et al. 2023. EAP: Syed et al. 2023. EAP-IG: Hanna et
     al. 2024.
@@ -109,7 +109,7 @@ def wires(
         InputError: the texts of a pair differ in length or in most places, or have no gap.
         TapUnsupported: the layers of the model do not add up, with the reason.
     """
-    UnknownName.check("replace", replace, REPLACEMENTS)
+    UnknownName.check("replace", replace, STEPS)
     n_exact = whole_number("exact", exact)
     whole_number("seed", seed, 0)
     given = as_pairs(pairs, target, foil, templates)
@@ -124,7 +124,7 @@ def wires(
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
         weights = weights_sha256(model.module)
-        common = {"weights": weights, "replace": replace, "steps": IG_STEPS, **versions()}
+        common = {"weights": weights, "replace": replace, "steps": STEPS[replace], **versions()}
         if mean is not None:  # of all pairs, so other pairs give other numbers
             common["mean"] = hashlib.sha256(mean.cpu().numpy().tobytes()).hexdigest()
 
@@ -180,8 +180,8 @@ def wires(
     table |= _places(run, chosen, table, shown.position)
     about = {
         "model": model.name, "family": model.info.family, "pairs": given.name,
-        "replace": replace, "exact": n_exact, "ig_steps": IG_STEPS, "seed": seed,
-        "number": "logit(target) − logit(foil)", "versions": versions(),
+        "replace": replace, "exact": n_exact, "ig_steps": STEPS[replace], "seed": seed,
+        "position": int(position), "number": "logit(target) − logit(foil)", "versions": versions(),
         "holds": describe(numbers, len(encoded)),
         "shown": {
             "texts": list(shown.texts), "tokens": [list(t.tokens) for t in shown.tokens],
@@ -257,7 +257,7 @@ def _touching(graph: StreamGraph, heads: Sequence[Head]) -> np.ndarray:
 def _estimate(run: PairWires) -> dict[str, np.ndarray]:
     return {
         "gap": np.array(run.gap),
-        "integrated": run.integrated().astype(np.float32),
+        "integrated": run.integrated(STEPS[run.replace]).astype(np.float32),
         "screen": run.screen().astype(np.float32),
     }
 
@@ -440,7 +440,8 @@ def measure_curve(
         ]
     step = max(1, len(examples) // whole_number("n_pairs", n_pairs))
     chosen = examples[::step][:n_pairs]
-    encoded = [encode_pair(loaded, tuple(e["texts"]), e["target"], e["foil"]) for e in chosen]
+    at = int(wires.about.get("position", -1))
+    encoded = [encode_pair(loaded, tuple(e["texts"]), e["target"], e["foil"], at) for e in chosen]
     graph = graph_of(loaded, encoded[0])
     kept = [
         wires.circuit(

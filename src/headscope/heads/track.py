@@ -308,7 +308,7 @@ class HeadTracker(TrainerCallback):
 
     def _timed(self, model: Model) -> Iterator[Result]:
         """Yield the results of chunks until their time is up; keep what each prefix costs."""
-        start = self._clock()
+        self._costs, start = [], self._clock()  # without those of a first step that failed
         for chunk in self._chunks:
             yield self._run(model, chunk)
             self._costs.append(self._clock() - start)

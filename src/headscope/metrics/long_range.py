@@ -26,6 +26,7 @@ from headscope.metrics.core.regions import (
     region_of,
     region_pairs,
     total_mass,
+    weighted_sums,
 )
 
 EDGES = (1, 2, 9, 65, 513)
@@ -38,19 +39,18 @@ N_RANDOM = 16
 TARGETS = ("span", "random")
 
 
-def _band_sums(layer_data: LayerData) -> Small:
-    """`document head band`, float64: attention of the region to keys at each band of distance."""
-    flat = layer_data.weights.flatten(2)
-    return (torch.bmm(flat, _bands(layer_data)).double(),)
-
-
 @per_rows
 def _bands(layer_data: LayerData) -> Tensor:
-    """`document row·key band`: return 1 for pairs of the region in each band."""
+    """`document band row key`: return 1 for pairs of the region in each band."""
     distance, pairs = distances(layer_data), region_pairs(layer_data)
     band = torch.bucketize(distance, distance.new_tensor(EDGES), right=True).expand(pairs.shape)
-    member = torch.nn.functional.one_hot(band, len(BANDS)).to(pairs.dtype)
-    return (member * pairs[..., None]).flatten(1, 2)
+    member = torch.nn.functional.one_hot(band, len(BANDS)).movedim(-1, 1)
+    return member.to(pairs.dtype, memory_format=torch.contiguous_format) * pairs[:, None]
+
+
+def _band_sums(layer_data: LayerData) -> Small:
+    """`document head band`, float64: attention of the region to keys at each band of distance."""
+    return (weighted_sums(layer_data, _bands(layer_data)),)
 
 
 band_sums = Reduction(_band_sums, join_by("sum"))

@@ -14,7 +14,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from importlib import resources
@@ -252,9 +252,10 @@ def number_templates(texts: Sequence[str], labels: Sequence[object] | None = Non
     """`text`: return the number of each text's template: of its label if given, else as found."""
     if labels is None:
         return find_templates(texts)
-    if isinstance(labels, str) or len(labels) != len(texts):
+    given = list(labels) if isinstance(labels, Iterable) and not isinstance(labels, str) else []
+    if len(given) != len(texts) or not all(isinstance(label, Hashable) for label in given):
         raise InputError(f"templates={labels!r:.60} needs a label for each of {len(texts)} texts.")
-    return _numbered(labels)
+    return _numbered(given)
 
 
 def describe_templates(numbers: np.ndarray) -> str:

@@ -97,22 +97,25 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
     match = RULE.fullmatch(rule.strip())
     if match is None or (match["size"] is None and match["name"] != "role"):
         raise InputError(f"--fail-if {rule!r} is not a rule. Expected: {GRAMMAR}.")
+    place, text = match["place"] or "", match["labels"]
+    given = [] if text is None else re.split(r",(?=\s*\w+\s*=)", text)  # a tag may be a comma
+    given += map("{}={}".format, ("layer", "head"), map(int, re.findall(r"\d+", place)))
+    labels = {a.strip(): x.strip() for a, _, x in (pair.partition("=") for pair in given)}
+    if "" in labels.values() or len(labels) < len(given):
+        raise InputError(f"--fail-if {rule!r}: labels should be AXIS=LABEL, each axis once.")
     if match["name"] == "role":
-        return _judge_roles(run, baseline, rule)
+        verb = match["verb"] if match["size"] is None else "by"
+        if {*labels} - {"layer", "head"} or verb != "changes" or place == "the mean":
+            raise InputError(f"--fail-if {rule!r}: a role changes, in any head or in one.")
+        return _judge_roles(run, baseline, rule, labels)
     try:
         size = float(match["size"])
     except ValueError:
         raise InputError(f"--fail-if {rule!r}: {match['size']!r} is not a number.") from None
     if not 0 <= size < np.inf:
         raise InputError(f"--fail-if {rule!r}: a change is by a finite number from 0 on.")
-    place = match["place"] or ""
     name = f"{match['name']}_mean" if place == "the mean" else match["name"]
     change, p, values = _changes(run, baseline, name)
-    labels: dict[str, Any] = dict(
-        pair.strip().split("=", 1) for pair in (match["labels"] or "").split(",") if "=" in pair
-    )
-    if place[:1] == "L":
-        labels["layer"], labels["head"] = map(int, re.findall(r"\d+", place))
     if place == "any head" and not {"layer", "head"} <= {*change.dims}:
         raise InputError(f"--fail-if {rule!r}: {name} has no axes layer and head.")
     at = {axis: _label(change, axis, label, rule) for axis, label in labels.items()}
@@ -200,7 +203,7 @@ def _effect_changes(run: Result, baseline: Result) -> tuple[xr.DataArray, xr.Dat
     return change, change.copy(data=p)
 
 
-def _judge_roles(run: Result, baseline: Result, rule: str) -> Verdict:
+def _judge_roles(run: Result, baseline: Result, rule: str, labels: dict[str, str]) -> Verdict:
     """Compare the roles of heads over both corpora, by the rule of roles, without a test."""
     from headscope.errors import InputError
     from headscope.heads.roles import corpus_roles
@@ -210,7 +213,8 @@ def _judge_roles(run: Result, baseline: Result, rule: str) -> Verdict:
         raise InputError(
             f"--fail-if {rule!r}: both runs need offset_share, class_share and as many heads."
         )
-    new, old = (data["role"] for data in roles if data is not None)
+    at = {axis: [_label(roles[0]["role"], axis, label, rule)] for axis, label in labels.items()}
+    new, old = (data["role"].sel(at) for data in roles if data is not None)
     verdict = Verdict(rule, new.size)
     for layer, head in ((int(x), int(y)) for x in new["layer"] for y in new["head"]):
         pair = [str(side.sel(layer=layer, head=head).item()) for side in (new, old)]
@@ -220,7 +224,7 @@ def _judge_roles(run: Result, baseline: Result, rule: str) -> Verdict:
     return verdict
 
 
-def _label(array: xr.DataArray, axis: str, label: Any, rule: str) -> Any:
+def _label(array: xr.DataArray, axis: str, label: str, rule: str) -> Any:
     from headscope.errors import InputError, UnknownName
 
     if axis not in array.dims:
@@ -229,8 +233,8 @@ def _label(array: xr.DataArray, axis: str, label: Any, rule: str) -> Any:
             f"not {axis}."
         )
     known = {str(value): value for value in array[axis].values.tolist()}
-    UnknownName.check(axis, str(label), known)
-    return known[str(label)]
+    UnknownName.check(axis, label, known)
+    return known[label]
 
 
 def _row(

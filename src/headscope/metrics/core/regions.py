@@ -241,6 +241,19 @@ def _row_sums(weights: Tensor) -> Tensor:
     return torch.mv(weights.reshape(-1, n_keys), ones).view(weights.shape[:-1]).double()
 
 
+MAX_SUMMED = 4096
+"""Weights that are summed in float32. More are summed in float64: over 240,000, float32 is off by
+5e-5."""
+
+
+def weighted_sums(layer_data: LayerData, forms: Tensor) -> Tensor:
+    """`document head form`, float64: return Σ a·form. Forms are `document form row key`."""
+    n_rows = max(1, MAX_SUMMED // layer_data.n_keys)
+    parts = zip(forms.split(n_rows, 2), layer_data.weights.split(n_rows, 2), strict=True)
+    sums = [torch.bmm(f.flatten(2), w.flatten(2).transpose(1, 2)).double() for f, w in parts]
+    return torch.stack(sums).sum(0).transpose(1, 2)
+
+
 def _log_sums_of(weights: Tensor) -> Small:
     logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log_()
     return (_row_sums(logs.mul_(weights)),)
@@ -304,14 +317,13 @@ def peaks(layer_data: LayerData) -> Small:
 @swept(join_by("sum"), lambda o: o.sums[..., :3])
 def pair_sums(layer_data: LayerData) -> Small:
     """`document head 3`, float64: attention times distance, from parents, and to parents."""
-    flat = layer_data.weights.flatten(2).transpose(1, 2)
-    return (torch.bmm(_pair_forms(layer_data), flat).transpose(1, 2).double(),)
+    return (weighted_sums(layer_data, _pair_forms(layer_data)),)
 
 
 @per_rows
 def _pair_forms(layer_data: LayerData) -> Tensor:
     related = [_dense(layer_data, pairs) for pairs in related_pairs(layer_data)]
-    return torch.stack([distances(layer_data) * region_pairs(layer_data), *related], 1).flatten(2)
+    return torch.stack([distances(layer_data) * region_pairs(layer_data), *related], 1)
 
 
 OFFSETS = (-1, 0, 1)
@@ -354,7 +366,7 @@ def to_first(layer_data: LayerData) -> Small:
 @swept(join_by("sum"), lambda o: o.sums[..., 7:9])
 def repeat_sums(layer_data: LayerData) -> Small:
     """`document head 2`, float64: attention to earlier occurrences, and to the tokens after."""
-    return (torch.bmm(layer_data.weights.flatten(2), _repeat_forms(layer_data)).double(),)
+    return (weighted_sums(layer_data, _repeat_forms(layer_data)),)
 
 
 @per_batch
@@ -414,15 +426,15 @@ def are_repeated(layer_data: LayerData) -> Tensor:
 
 @per_rows
 def _repeat_forms(layer_data: LayerData) -> Tensor:
-    """`document row·key 2`: masks of earlier occurrences, and of the keys after them."""
+    """`document 2 row key`: masks of earlier occurrences, and of the keys after them."""
     ids, real = map(torch.from_numpy, _repeatable(layer_data))
     rows, n_keys = layer_data.rows, layer_data.n_keys
     same = ids[:, rows, None] == ids[:, None, :n_keys]
     asking = real & torch.from_numpy(layer_data.queries.asking)
     same &= asking[:, rows, None] & real[:, None, :n_keys]
     after = torch.nn.functional.pad(same, (1, 0))[..., :-1] & real[:, None, :n_keys]
-    pairs = torch.stack((same.tril(rows.start - 1), after.tril(rows.start - 2)), dim=-1)
-    return pairs.to(layer_data.device, layer_data.dtype).flatten(1, 2)
+    pairs = torch.stack((same.tril(rows.start - 1), after.tril(rows.start - 2)), dim=1)
+    return pairs.to(layer_data.device, layer_data.dtype)
 
 
 class Outputs(NamedTuple):

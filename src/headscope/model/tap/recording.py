@@ -291,9 +291,9 @@ def repeated(vectors: Tensor, n_heads: int) -> Tensor:
 
 
 def is_causal(weights: Tensor) -> bool:
-    """True if no query attends to a later key."""
+    """True if no query attends to a later key; NaN does not decide."""
     n_queries, n_keys = weights.shape[-2:]
-    return n_queries == n_keys and n_keys > 1 and not bool(weights.triu(1).any())
+    return n_queries == n_keys and n_keys > 1 and not weights.nan_to_num(0).triu(1).any().item()
 
 
 def _proved_value(recording: Recording, n_heads: int) -> Tensor | None:
