@@ -31,8 +31,7 @@ def show_or_return(trace: Trace, selection: str, html_action: str) -> HTML | Non
 
     The HTML is a frame around one self-contained page; a file with its `.data` works offline.
     """
-    if html_action not in ACTIONS:
-        raise UnknownName.of("html_action", html_action, ACTIONS)
+    UnknownName.check("html_action", html_action, ACTIONS)
     payload = make_payload([trace], Contents(selection=selection))
     try:
         display = importlib.import_module("IPython.display")

@@ -177,8 +177,7 @@ class Model(TappedModule):
         if unknown:
             known = inspect.signature(self.trace).parameters
             raise UnknownName.of("option of trace", next(iter(unknown)), list(known)[:-1])
-        if keep not in ("all", "top"):
-            raise UnknownName.of("value of keep", keep, ("all", "top"))
+        UnknownName.check("value of keep", keep, ("all", "top"))
         n_top = whole_number("top", top) if keep == "top" else None
         options = TraceOptions(
             vectors, scores, layers, norms, effects, generate, truncate, n_top, heads

@@ -278,8 +278,7 @@ def _question(
             raise InputError(f"“{text}” asks for effects: save the page with effects=True.")
         part["answer"] = "effect"
     elif isinstance(answer, str):
-        if answer not in ROLES:
-            raise UnknownName.of("answer", answer, ("effect", *ROLES))
+        UnknownName.check("answer", answer, ("effect", *ROLES))
         part["answer"] = cast("RoleId", answer)
     elif isinstance(answer, Sequence) and answer:
         for head in answer:

@@ -41,8 +41,7 @@ class Replies:
     def reply(self, kind: str, request: Request) -> Reply:
         """The answer to a request; `error` where there is none. Unexpected errors are raised."""
         try:
-            if kind not in KINDS:
-                raise UnknownName.of("request", kind, KINDS)
+            UnknownName.check("request", kind, KINDS)
             if kind not in self.kinds:
                 raise InputError(NEEDS_MODEL)
             answer: Reply = getattr(self, kind)(request)
@@ -219,8 +218,7 @@ def read_edit(wanted: object, trace: Trace) -> Edit:
         raise InputError(f"An edit should be an object, not {wanted!r:.80}.")
     edit: Mapping[str, object] = wanted
     kind = edit.get("kind")
-    if kind not in EDITS:
-        raise UnknownName.of("kind of edit", kind, EDITS)
+    UnknownName.check("kind of edit", kind, EDITS)
     block = block_of(trace, edit)
     sizes = block.sizes
     layer = whole(edit, "layer", max(int(n) for n in block.data["layer"].values) + 1)

@@ -219,8 +219,7 @@ def make_selection(
 ) -> str:
     """The fragment for these options; raise UnknownName or InputError if the trace lacks a part."""
     for what, name, known in (("view", view, VIEWS), ("theme", theme, THEMES)):
-        if name not in known:
-            raise UnknownName.of(what, name, known)
+        UnknownName.check(what, name, known)
     step = {"block": block, "layer": layer, "tab": VIEWS[view]}
     step["theme"] = None if theme == "auto" else theme
     fragments = []
@@ -238,8 +237,7 @@ def make_step(traces: Sequence[Trace], step: Mapping[str, object] | str) -> str:
     if isinstance(step, str):
         return step.removeprefix("#")
     for name in step:
-        if name not in STEP:
-            raise UnknownName.of("part of a selection", name, STEP)
+        UnknownName.check("part of a selection", name, STEP)
     for name, known in CHOICES.items():
         if name in step and step[name] not in known:
             raise UnknownName.of(name, step[name], known)

@@ -583,8 +583,7 @@ class Result:
         """
         from headscope.heads.headvis import export_headvis
 
-        if form != "headvis":
-            raise UnknownName.of("form", form, ["headvis"])
+        UnknownName.check("form", form, ["headvis"])
         return export_headvis(self, folder, block=block)
 
 

@@ -291,8 +291,7 @@ class Trace:
         return self._block("audio")
 
     def _block(self, name: str) -> Block:
-        if name not in self.blocks:
-            raise UnknownName.of("block", name, self.blocks)
+        UnknownName.check("block", name, self.blocks)
         return self.blocks[name]
 
     @property
@@ -638,8 +637,7 @@ def _selected(
     from headscope.page.save_page import need_trace
     from headscope.page.selection import make_selection
 
-    if over not in OVER:
-        raise UnknownName.of("over", over, OVER)
+    UnknownName.check("over", over, OVER)
     traces = [need_trace(item) for item in (trace, other) if item is not None]
     traces = traces if over == "attention" else [item.norm_weighted() for item in traces]
     return traces, make_selection(traces[0], **chosen)

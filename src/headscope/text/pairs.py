@@ -212,7 +212,7 @@ def pairs(
     expect("task", task, str | os.PathLike, "the name of a task or file")
     if not isinstance(task, str) or task.endswith((".jsonl", ".ndjson")) or Path(task).is_file():
         return read_pairs(task)
-    UnknownName.check("task", task, TASKS)
+    UnknownName.check("task or file of pairs", task, TASKS)
     UnknownName.check("contrast", contrast, CONTRASTS)
     if (names is not None or contrast != "giver") and task != "ioi":
         raise InputError(f"names and contrast are for 'ioi'; {task!r} has its own words.")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, option, settings
 from headscope.app.cli.shared_options import find_runs
+from headscope.errors import InputError
+from headscope.run.progress import phase
 
 REPLICATE = "replicate"
 """Folder of the run on the second corpus."""
@@ -42,11 +45,9 @@ def analyze(
 ) -> CommandResult:
     """Measure every head over a corpus. A stopped run continues where it stopped."""
     from headscope.run.engines.processes import warm_up
-    from headscope.run.progress import phase
 
     warm_up(corpus, run.workers)
 
-    import headscope as hs
     from headscope.heads.cards import shown_variables
     from headscope.results.display import display_of
     from headscope.results.files import RESULT_FILE
@@ -98,12 +99,10 @@ def analyze(
     if drawn:
         lines.append(f"  {'figures':<{width}}  {out / 'figures'}")
     for table in replicated:
-        table.to_csv(out / REPLICATE / "replication.csv")
-        data["replication"] = {
-            "summary": table.summary,
-            "table": str(out / REPLICATE / "replication.csv"),
-        }
-        lines += ["", str(table), f"table {out / REPLICATE / 'replication.csv'}"]
+        file = out / REPLICATE / "replication.csv"
+        table.to_csv(file)
+        data["replication"] = {"summary": table.summary, "table": str(file)}
+        lines += ["", str(table), f"table {file}"]
     return CommandResult(data, "\n".join(lines))
 
 
@@ -115,8 +114,6 @@ def sensitivity(
     run: options.CorpusRunOptions,
 ) -> CommandResult:
     """Measure a corpus under other choices, and say which findings depend on them."""
-    import headscope as hs
-
     documents = run.open_corpus(corpus, unit)
     table = hs.sensitivity(run.load_model(), documents, **run.options(out=out))
     table.to_csv(out / "sensitivity.csv")
@@ -140,10 +137,6 @@ def report(
     ] = None,
 ) -> CommandResult:
     """Write a report on runs as one HTML page: findings, figures, a card for every head."""
-    import headscope as hs
-    from headscope.errors import InputError
-    from headscope.run.progress import phase
-
     pages = {}
     for argument in page or ():
         model, sign, path = argument.partition("=")

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from xml.etree import ElementTree as ET
 
 from headscope.app.cli.command import CommandResult, argument, option
+from headscope.app.cli.shared_options import open_results
+from headscope.atomic import atomic_path
+from headscope.errors import InputError, UnknownName, warn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,9 +67,6 @@ def check(
     A number breaks a rule if it changed by as much as the rule says, and if the change is
     significant: p, corrected over all numbers of the rule (Holm), is below 0.05.
     """
-    from headscope.app.cli.shared_options import open_results
-    from headscope.atomic import atomic_path
-
     (result,), (baseline,) = open_results([run]), open_results([against])
     verdicts = [judge(result, baseline, rule) for rule in fail_if]
     if junit is not None:
@@ -81,7 +81,7 @@ def check(
         "against": str(against),
         "level": LEVEL,
         "correction": "Holm, over the numbers of each rule",
-        "rules": [{"rule": v.rule, "status": v.status, **_counts(v)} for v in verdicts],
+        "rules": [{"rule": v.rule, "status": v.status, **vars(v)} for v in verdicts],
     }
     found = {verdict.status for verdict in verdicts}
     return CommandResult(data, "\n".join(lines), 1 if FAILED in found else 2 * (UNDECIDED in found))
@@ -91,7 +91,6 @@ def judge(run: Result, baseline: Result, rule: str) -> Verdict:
     """Apply one rule; raise InputError if it is not one, or if the runs lack its variable."""
     import numpy as np
 
-    from headscope.errors import InputError
     from headscope.statistics.intervals import holm
 
     match = RULE.fullmatch(rule.strip())
@@ -147,7 +146,6 @@ def _changes(
     run: Result, baseline: Result, name: str
 ) -> tuple[xr.DataArray, xr.DataArray, list[xr.DataArray]]:
     """Return the change of a variable, its p values, and both sides where the runs have them."""
-    from headscope.errors import InputError, UnknownName, warn
     from headscope.run.compare import SAME
 
     sides = [side[name] for side in (run, baseline) if name in side]
@@ -205,7 +203,6 @@ def _effect_changes(run: Result, baseline: Result) -> tuple[xr.DataArray, xr.Dat
 
 def _judge_roles(run: Result, baseline: Result, rule: str, labels: dict[str, str]) -> Verdict:
     """Compare the roles of heads over both corpora, by the rule of roles, without a test."""
-    from headscope.errors import InputError
     from headscope.heads.roles import corpus_roles
 
     roles = [corpus_roles(side.dataset) for side in (run, baseline)]
@@ -225,8 +222,6 @@ def _judge_roles(run: Result, baseline: Result, rule: str, labels: dict[str, str
 
 
 def _label(array: xr.DataArray, axis: str, label: str, rule: str) -> Any:
-    from headscope.errors import InputError, UnknownName
-
     if axis not in array.dims:
         raise InputError(
             f"--fail-if {rule!r}: {array.name} has the axes {', '.join(map(str, array.dims))}, "
@@ -266,10 +261,6 @@ def _shown(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value) or "no role"
-
-
-def _counts(verdict: Verdict) -> dict[str, Any]:
-    return {"tested": verdict.tested, "failures": verdict.failures, "undecided": verdict.undecided}
 
 
 def to_junit(verdicts: list[Verdict]) -> str:

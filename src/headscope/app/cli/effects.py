@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
+from headscope.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,9 +54,7 @@ def effects(
     only that text: give several of one kind for a mean with an interval. With --corpus the number
     is the loss: above 0 the model needs the head.
     """
-    import headscope as hs
     from headscope.causal.ablation import rank
-    from headscope.errors import InputError
     from headscope.results.effect_data import result_of_effects
 
     if (corpus is None) == (not text):

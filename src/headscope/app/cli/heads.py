@@ -6,9 +6,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, option
 from headscope.app.cli.shared_options import open_results
+from headscope.errors import InputError
 
 MAX_LISTED = 6
 
@@ -36,8 +38,6 @@ def map_heads(
     Runs of probes add roles. Runs of effects (effects --corpus) set the size of heads. The page
     shows the numbers of all runs.
     """
-    import headscope as hs
-    from headscope.errors import InputError
     from headscope.figures.papers import FIGURES
     from headscope.figures.style import save_figure
     from headscope.heads.roles import of_probes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, option, settings
 from headscope.app.cli.models import load_model
@@ -26,7 +27,6 @@ def importance(
 
     The model needs its language-model head: smollm2 has one, minilm does not.
     """
-    import headscope as hs
     from headscope.figures.style import save_figure
     from headscope.results.display import counted
     from headscope.results.files import RESULT_FILE
@@ -83,7 +83,6 @@ def check_importance(
 
     Attention of one head to one class of keys is removed at a time. Prints correlations over heads.
     """
-    import headscope as hs
     from headscope.atomic import atomic_path
     from headscope.figures.style import save_figure
     from headscope.figures.table_charts import removal_figure

@@ -6,9 +6,11 @@ import dataclasses
 import gc
 from typing import TYPE_CHECKING, Annotated
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, argument, settings
 from headscope.lazy import importing
+from headscope.run.progress import phase
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -24,9 +26,6 @@ def models(
 
 def load_model(name: str, device: str | None) -> Model:
     """Load a model; pickled weights only with `--allow-pickle`."""
-    import headscope as hs
-    from headscope.run.progress import phase
-
     with phase("importing libraries", settings.progress):
         load = hs.load
     with phase(f"loading {name}", settings.progress), importing():  # the model's module

@@ -6,10 +6,13 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, argument, option, print_status, settings
 from headscope.app.cli.models import load_model
 from headscope.app.cli.shared_options import find_runs, open_results
+from headscope.errors import InputError, MissingExtra
+from headscope.run.progress import phase
 
 if TYPE_CHECKING:
     from headscope.results.result import Result
@@ -44,9 +47,6 @@ def view(
     out: options.OutOption = Path("headscope.html"),
 ) -> CommandResult:
     """Write one HTML page that shows the attention of every head in a text. Works offline."""
-    import headscope as hs
-    from headscope.run.progress import phase
-
     has_media = bool(image) or audio is not None
     first = None if has_media and text is None and file is None else _text(text, file)
     loaded = load_model(model, device)
@@ -75,8 +75,6 @@ def view(
 
 
 def _text(text: str | None, file: Path | None) -> str:
-    from headscope.errors import InputError
-
     if text is None and file is None:
         raise InputError('Give a text (headscope view "The cat sat.") or --file NAME.')
     if text is not None and file is not None:
@@ -115,7 +113,6 @@ def serve(
     import webbrowser
 
     from headscope.app.lab.requests import Limits
-    from headscope.errors import InputError, MissingExtra
 
     try:
         from headscope.app.lab.server import bind, make_server
@@ -168,9 +165,6 @@ def publish(
     out: options.OutOption = Path("site"),
 ) -> CommandResult:
     """Write a page that runs the model in the browser: a folder, or one .html file."""
-    import headscope as hs
-    from headscope.run.progress import phase
-
     loaded = load_model(model, "cpu")
     with phase(f"exporting {model} and comparing it", settings.progress):
         live = hs.save_live(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
+from headscope.errors import UnknownName
+from headscope.run.progress import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,9 +39,6 @@ def dependencies(
     figures: FiguresOption = True,
 ) -> CommandResult:
     """Find the best head for every dependency relation (Clark et al. 2019, Table 1)."""
-    import headscope as hs
-    from headscope.run.progress import phase
-
     loaded = run.load_model()
     documents = run.open_corpus(corpus)
     rules: dict[str, Literal["auto", True, False]] = {"auto": "auto", "yes": True, "no": False}
@@ -77,8 +77,6 @@ def coreference(
     figures: FiguresOption = True,
 ) -> CommandResult:
     """Find the best head for antecedents of mentions (Clark et al. 2019, Table 2)."""
-    import headscope as hs
-
     if brackets is None:
         documents = run.open_corpus(corpus, "document")
     else:
@@ -114,7 +112,6 @@ def bias(
     engine: options.EngineOptions,
 ) -> CommandResult:
     """Compare heads on pro- and anti-stereotypical pronouns (WinoBias)."""
-    import headscope as hs
     from headscope.probes.tables import bias_table
     from headscope.results.files import RESULT_FILE
 
@@ -162,8 +159,6 @@ def _plain(record: Mapping[str, object]) -> dict[str, object]:
 
 
 def _figures(result: Result, out: Path) -> list[Path]:
-    from headscope.run.progress import phase
-
     with phase("drawing figures", settings.progress):
         from headscope.figures.style import save_figure
 
@@ -223,8 +218,6 @@ def combined(
     on_error: options.OnErrorOption = "raise",
 ) -> CommandResult:
     """Train probes that predict each word's parent from all heads (Clark et al. 2019, Table 3)."""
-    import headscope as hs
-    from headscope.errors import UnknownName
     from headscope.figures.style import save_figure
     from headscope.probes.word_vectors import load_vectors
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack, cast
 
+import headscope as hs
 from headscope.app.cli.command import argument, option, settings
+from headscope.errors import InputError
 
 if TYPE_CHECKING:
     from headscope.model.model import Model
@@ -69,8 +71,6 @@ class EngineOptions:
 
 
 def _numbers(names: str) -> list[int]:
-    from headscope.errors import InputError
-
     parts = [part.strip() for part in names.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise InputError(f"--layers {names!r}: expected layer numbers with commas between: 0,5,11.")
@@ -132,9 +132,6 @@ def open_corpus(
     on_error: Literal["raise", "skip"] = "raise",
 ) -> Corpus:
     """Read a file or folder; `demo` is the bundled corpus."""
-    import headscope as hs
-    from headscope.errors import InputError
-
     if name != "demo":
         by = document_rule(documents)
         return hs.read(name, unit=unit, documents=by, sample=sample, seed=seed, on_error=on_error)
@@ -164,8 +161,6 @@ def find_runs(paths: list[Path]) -> list[Path]:
 
 def open_results(paths: list[Path]) -> list[Result]:
     """Open the results of run folders and files; raise InputError if models differ."""
-    import headscope as hs
-    from headscope.errors import InputError
     from headscope.results.probe import Probe
     from headscope.results.result import Result
 

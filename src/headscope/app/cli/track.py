@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, argument, option, print_status
 from headscope.app.cli.shared_options import open_corpus
+from headscope.errors import InputError
 
 
 def track(
@@ -36,8 +38,6 @@ def track(
     max_tokens: options.MaxTokensOption = 128,
 ) -> CommandResult:
     """Measure every head at each checkpoint. A stopped command continues where it stopped."""
-    import headscope as hs
-    from headscope.errors import InputError
     from headscope.figures.layer_charts import SCORES
     from headscope.results.steps import with_previous
 

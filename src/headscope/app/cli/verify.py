@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import headscope as hs
 from headscope.app.cli.command import CommandResult, argument, settings
 from headscope.errors import HeadscopeError, InputError
+from headscope.run.progress import phase
 
 MEASURED_AGAIN = "The next run into this folder measures it again."
 
@@ -19,8 +21,6 @@ def verify(
 
     The exit code is 1 if a file is damaged.
     """
-    from headscope.run.progress import phase
-
     rows = []
     for file in _files(path):
         with phase(f"reading {file}", settings.progress):
@@ -89,8 +89,6 @@ def _kind(file: Path) -> str:
 def _check(kind: str, file: Path) -> None:
     match kind:
         case "netcdf":
-            import headscope as hs
-
             hs.open(file)
         case "self-check":
             from headscope.atomic import read_sealed

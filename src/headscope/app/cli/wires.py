@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
+import headscope as hs
 from headscope.app.cli import shared_options as options
 from headscope.app.cli.command import CommandResult, argument, option, settings
 from headscope.app.cli.models import load_model
@@ -24,7 +25,7 @@ def wires(
     device: options.DeviceOption = None,
     n: Annotated[int, option("Pairs of a named task.", min=1)] = 64,
     exact: Annotated[int, option("Wires to run exactly.", min=1)] = 100,
-    curve: Annotated[bool, option("Also measure circuits alone on held-out pairs.")] = (True),
+    curve: Annotated[bool, option("Also measure circuits alone on held-out pairs.")] = True,
     seed: options.SeedOption = 0,
     top: Annotated[int, option("How many wires to print.", min=1)] = 20,
 ) -> CommandResult:
@@ -33,13 +34,11 @@ def wires(
     Writes result.nc, wires.csv, wires.png, graph.json (for MIB) and page.html, which opens on the
     wires. A stopped run goes on where it was.
     """
-    import headscope as hs
     from headscope.atomic import atomic_path
     from headscope.figures.style import save_figure
     from headscope.results.files import RESULT_FILE
-    from headscope.text.pairs import TASKS
 
-    given = hs.pairs(pairs, n, seed=seed) if pairs in TASKS else hs.pairs(_file(pairs))
+    given = hs.pairs(pairs, n, seed=seed)
     loaded = load_model(model, device)
     out.mkdir(parents=True, exist_ok=True)
     found = hs.wires(loaded, given, exact=exact, folder=out, seed=seed, progress=settings.progress)
@@ -77,14 +76,3 @@ def wires(
     lines.append(f"  result   {out / RESULT_FILE}")
     lines.append(f"  page     {out / 'page.html'}")
     return CommandResult(data, "\n".join(lines))
-
-
-def _file(name: str) -> str:
-    from pathlib import Path
-
-    from headscope.errors import UnknownName
-    from headscope.text.pairs import TASKS
-
-    if not name.endswith((".jsonl", ".ndjson")) and not Path(name).exists():
-        raise UnknownName.of("task or file of pairs", name, TASKS)
-    return name
