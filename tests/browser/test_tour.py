@@ -134,6 +134,12 @@ def test_an_exercise_hides_asks_and_scores(open_page: Any, written: hs.Trace) ->
     assert "Your turn. Which head decides?" in page.locator(".question").inner_text()
     assert page.locator(".ranking, .legend button").count() == 0, "effects and roles are hidden"
     assert opened.fragment["head"] == "L0H0", "the page does not open on the answer"
+    pressed = page.get_by_role("button", name="Your turn")
+    paint = "button => getComputedStyle(button).backgroundColor"
+    at_rest = pressed.evaluate(paint)
+    pressed.hover()
+    assert pressed.evaluate(paint) == at_rest, "its white letters need the dark ground"
+    page.mouse.move(0, 0)
     page.locator(f"[data-head=L{layer}H{head}]").click()
     page.get_by_role("button", name="Show the answer").click()
     bar = page.locator(".turn-bar")
