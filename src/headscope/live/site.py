@@ -131,7 +131,7 @@ def save_live(
     is_file = target.suffix.lower() in (".html", ".htm")
     source = gguf_of(model.name)
     chosen: Storage = storage or ("float16" if source is None else "gguf")
-    UnknownName.check("storage", storage, NAMES)
+    UnknownName.check("storage", chosen, NAMES)
     if chosen == "gguf" and source is None:
         raise InputError(f"storage='gguf' is for packaged GGUF models, not for {model.name}.")
     limit = _longest(model, whole_number("max_tokens", max_tokens, 2))
