@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import headscope as hs
-from headscope.results.files import RESULT
+from headscope.results.files import RESULT_FILE
 from studies import probing_page
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Runs:
 
     def _run(self, folder: str, probe, *args, **options) -> Result:  # type: ignore[no-untyped-def]
         path = self._out / folder
-        if (path / RESULT).is_file():
+        if (path / RESULT_FILE).is_file():
             return hs.open(path)
         return probe(*args, out=path, workers=self._workers, **options)  # type: ignore[no-any-return]
 

@@ -12,7 +12,7 @@ from typing import Any
 import headscope as hs
 from headscope.metrics import VIG_BELINKOV
 from headscope.results.effect_data import result_of_effects
-from headscope.results.files import RESULT
+from headscope.results.files import RESULT_FILE
 from headscope.results.result import Result
 from headscope.text.document import Document
 from studies.gum.corpora import TRAIN, segments, sentences
@@ -103,7 +103,7 @@ def measure_model(
         runs["coreference"] = lambda **o: hs.probe_coreference(model, mentions, **o)
     for label, run in runs.items():
         folder = out / f"{prefix}-{label}"
-        if not (folder / RESULT).is_file():
+        if not (folder / RESULT_FILE).is_file():
             run(out=folder, workers=workers)
     path = out / f"{prefix}-effects.nc"
     if with_ontogum and model.info.objective is not None and not path.is_file():
@@ -116,7 +116,7 @@ def open_runs(prefix: str, out: Path) -> Runs:
     """The runs of one model on one corpus that are complete."""
     labels = ("sentences", "segments", "dependencies", "weighted")
     optional = out / f"{prefix}-coreference"
-    coreference = hs.open(optional) if (optional / RESULT).is_file() else None
+    coreference = hs.open(optional) if (optional / RESULT_FILE).is_file() else None
     path = out / f"{prefix}-effects.nc"
     effects = hs.open(path) if path.is_file() else None
     return Runs(*(hs.open(out / f"{prefix}-{label}") for label in labels), coreference, effects)  # type: ignore[call-arg]

@@ -202,6 +202,29 @@ test("an edit that fails is taken back, and what was on before stays", async () 
   expect(session.requests.error.value).toContain("the model is busy");
 });
 
+test("an answer that comes after its edit was undone is not shown", async () => {
+  const answers: ((found: typeof traces) => void)[] = [];
+  const backend = {
+    can: signal(EVERYTHING),
+    // The reply had arrived when it was aborted: its reading goes on.
+    edit: () => new Promise((done) => answers.push(done)),
+    effects: async () => {
+      await new Promise((done) => setTimeout(done));
+      return { kind: "prediction" } as EffectTable;
+    },
+  } as unknown as Backend;
+  const session = new Session(golden.header, traces, backend, "");
+  session.edits.add({ kind: "off", layer: 0, head: 0 });
+  session.update({ edits: [] });
+  answers[0]?.(traces);
+  session.measure(session.lead.value, null);
+  session.requests.stop();
+  await new Promise((done) => setTimeout(done, 5));
+  expect(session.edits.traces.value).toBeNull();
+  expect(session.requests.effects.value.get(0)).toBeUndefined();
+  expect(session.requests.error.value).toBe("");
+});
+
 test("a model that is ready later runs the edits of the address", async () => {
   const can = signal(NOTHING);
   let runs = 0;

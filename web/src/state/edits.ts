@@ -45,9 +45,7 @@ export class Edits {
   }
 
   isOff(id: HeadId): boolean {
-    return this.store.selection.value.edits.some(
-      (edit) => edit.kind === "off" && isSameHead(edit, id),
-    );
+    return this.store.selection.value.edits.some((e) => e.kind === "off" && isSameHead(e, id));
   }
 
   /** Head that is off, if that is the only edit. */
@@ -81,7 +79,9 @@ export class Edits {
     }
     await this.requests.run("The model runs with your edits …", signal, async (backend) => {
       try {
-        this.traces.value = await backend.edit(edits, signal);
+        const traces = await backend.edit(edits, signal);
+        signal.throwIfAborted();
+        this.traces.value = traces;
         this.applied = edits;
       } catch (error) {
         if (!signal.aborted) {

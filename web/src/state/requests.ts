@@ -44,13 +44,13 @@ export class Requests {
     return this.effects.value.get(trace) ?? base.effects;
   }
 
-  /** Measure the effect of every head on a trace, those of layer `first` first; a newer
-   *  measurement ends an older one. */
+  /** Measure each head's effect on a trace, layer `first` first; a newer run ends an older one. */
   async measure(trace: number, position: number | null, first: number): Promise<void> {
     this.measuring.abort();
     this.measuring = new AbortController();
     const { signal } = this.measuring;
     const keep = (table: EffectTable) => {
+      signal.throwIfAborted();
       this.effects.value = new Map(this.effects.peek()).set(trace, table);
     };
     const follow = (progress: Progress, table?: EffectTable) => {
