@@ -16,6 +16,8 @@ from studies.gum.finding import Judgement, settle
 ROOT = Path(__file__).parents[2]
 JUDGED = json.loads((ROOT / "docs" / "study" / "judgements.json").read_text(encoding="utf-8"))
 
+REPLICATED = json.loads((ROOT / "docs" / "study" / "replication.json").read_text(encoding="utf-8"))
+
 SAID = {
     # "What carries over": in both models
     ("structure", "baseline"): ("holds", "holds"),
@@ -50,6 +52,24 @@ def test_every_judgement_is_on_the_page() -> None:
             for judgement in findings.values():
                 assert judgement["text"] in page
     assert "<!--" not in page
+
+
+def test_the_replication_is_on_the_page_and_reverses_nothing() -> None:
+    page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    pairs = [
+        (JUDGED[part][model][name], again)
+        for part, models in REPLICATED.items()
+        for model, findings in models.items()
+        for name, again in findings.items()
+        if name in JUDGED[part][model] and again["verdict"] and JUDGED[part][model][name]["verdict"]
+    ]
+    assert len(pairs) > 40
+    assert all(again["text"] in page for _, again in pairs)
+    tested = [pair for pair in pairs if None not in (one["p_adjusted"] for one in pair)]
+    verdicts = [{first["verdict"], again["verdict"]} for first, again in tested]
+    assert len(verdicts) >= 28
+    assert {"holds", "fails"} not in verdicts
+    assert "No verdict by a test is reversed" in page
 
 
 @pytest.mark.parametrize(
