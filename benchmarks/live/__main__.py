@@ -114,7 +114,8 @@ def effects(page: Page, watched: float) -> tuple[int, float]:
         seconds = time.perf_counter() - started
         done = int(shown[0].split("/")[0])
         if seconds >= watched and done > 0:
-            page.get_by_role("button", name="stop").click()
+            # In one step: the last head may be done at any time, and the button gone.
+            page.evaluate("document.querySelectorAll('.progress button').forEach((b) => b.click())")
             return done, seconds
         page.wait_for_timeout(50)
     return n_heads, time.perf_counter() - started

@@ -264,7 +264,7 @@ def test_a_measurement_is_stopped_and_keeps_what_it_has(
     page.get_by_role("button", name="Measure all heads").click()
     page.locator(".ranking, .progress").first.wait_for()
     # In one step: a tiny model may be done at any time, and the button gone.
-    page.evaluate("[...document.querySelectorAll('.progress button')].forEach((b) => b.click())")
+    page.evaluate("document.querySelectorAll('.progress button').forEach((b) => b.click())")
     page.locator(".progress").wait_for(state="detached")
     assert page.locator(".status.problem").is_hidden()
     typed(page, "the dog")
