@@ -1,9 +1,9 @@
-"""What effects, attribution and norm weighting cost, in the model's own forward passes.
+"""What effects, attribution, wires and norm weighting cost, in the model's own forward passes.
 
 python -m benchmarks.effects [--model smollm2] [--repeats 3]
 
-A forward pass is the bare model on the same prompt; CPU seconds on one thread, the least of the
-repeats.
+A forward pass is the bare model on the same prompt (for wires, on the two texts of a pair); CPU
+seconds on one thread, the least of the repeats. EAP is the peer of the screen and of EAP-IG.
 """
 
 from __future__ import annotations
@@ -16,9 +16,17 @@ import torch
 
 import headscope as hs
 from benchmarks.rows import record
+from headscope.causal.pair_wires import WireRun, encode_pairs
+from headscope.causal.wires import choose
 
 PROMPT = "When Mary and John went to the big store, John gave a drink to"
 BOUNDS = {"effects, exact": 60.0, "effects, by gradient": 3.0}
+N_EXACT = 100
+WIRE_BOUNDS = {
+    "all wires by EAP-IG": 18.0,
+    "all wires by the screen": 20.0,
+    f"{N_EXACT} exact wires": 0.4 * N_EXACT,
+}
 
 
 def cpu_seconds(run: Callable[[], object], repeats: int) -> float:
@@ -69,7 +77,42 @@ def main() -> None:
             is_cost=True,
             bound=BOUNDS.get(name),
         )
+    _wires(model, options.repeats)
     _over_norms(model, options.repeats)
+
+
+def _wires(model: hs.Model, repeats: int) -> None:
+    """Estimates of all wires of a pair, and exact wires, in forward passes of the pair."""
+    pairs = hs.pairs("ioi", 1)
+    (encoded,), graph = encode_pairs(model, pairs, -1)
+    run = encoded.run(graph)
+    top = choose(run.integrated(), run.screen(), graph.exists, N_EXACT).tolist()
+    rows = [WireRun(source, reader) for source, reader in top]
+
+    def forwards() -> None:
+        with torch.inference_mode():
+            for inputs in encoded.inputs:
+                model.module(**inputs)
+
+    base = cpu_seconds(forwards, 10)
+    ways: dict[str, Callable[[], object]] = {
+        "all wires by EAP, one backward pass": lambda: encoded.run(graph).integrated(0),
+        "all wires by EAP-IG": lambda: encoded.run(graph).integrated(),
+        "all wires by the screen": lambda: encoded.run(graph).screen(),
+        f"{N_EXACT} exact wires": lambda: run.exact(rows),
+    }
+    for name, measure in ways.items():
+        seconds = cpu_seconds(measure, repeats)
+        print(f"  {name:36} {seconds:7.3f} CPU-s  {seconds / base:6.1f} forwards of the pair")
+        record(
+            "effects",
+            f"{name}, {len(encoded.tokens[0])} tokens",
+            f"{seconds:.2f} CPU-s",
+            f"a forward pass of both texts, {base:.3f} CPU-s",
+            seconds / base,
+            is_cost=True,
+            bound=WIRE_BOUNDS.get(name),
+        )
 
 
 def _over_norms(model: hs.Model, repeats: int) -> None:

@@ -3,9 +3,10 @@
     python -m benchmarks.tap.peers
 
 GPT-2-small's shape with random weights, 8 × 128 tokens, the same module for all: plain
-`output_attentions`, headscope's tap keeping every layer, and TransformerLens (its bridge
-around the same module, caching the attention patterns) where it is installed or lies in
-`.peers`. Least CPU seconds of all rounds, taken in turn; all maps are compared first.
+`output_attentions`, headscope's tap keeping every layer, and, where they are installed or lie in
+`.peers`, TransformerLens (its bridge around the same module, caching the attention patterns) and
+nnsight (a trace that saves what each attention module returns).
+Least CPU seconds of all rounds, taken in turn; all maps are compared first.
 """
 
 from __future__ import annotations
@@ -61,7 +62,21 @@ def ways(ids: torch.Tensor) -> dict[str, Callable[[], Maps]]:
             return list(cache.values())
 
         found["TransformerLens"] = cached
-    return found
+    try:
+        nnsight = importlib.import_module("nnsight")
+    except ImportError as error:
+        print(f"nnsight is not here ({error}): left out.")
+        return found
+    wrapped = nnsight.NNsight(make_model())
+
+    def traced() -> Maps:
+        with torch.inference_mode():
+            # It rewrites the block below from its source: one context, nothing else in it.
+            with wrapped.trace(**inputs, use_cache=False):
+                saved = nnsight.save([block.attn.output[1] for block in wrapped.transformer.h])
+            return list(saved)
+
+    return {**found, "nnsight": traced}
 
 
 def transformer_lens() -> Any:
