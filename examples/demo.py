@@ -146,6 +146,7 @@ MIN_RELATION_WORDS = 20
 LIVE = "live/index.html"
 """Page with MiniLM inside: one file, so that it opens from disk."""
 LIVE_TEXTS = ("The cat sat on the mat because it was tired.", "The bank of the river was muddy.")
+EXERCISE = "smollm2.html#ex=1"
 CONTRAST = "When Mary and John went to the store, Mary gave a drink to"
 """The prediction is explained by the wires that carry its difference from this text."""
 N_WIRES = 30
@@ -197,7 +198,8 @@ def demo(out: Path, workers: int | None = None, *, resume: bool = True, quiet: b
         with phase("minilm: a page with the model inside", progress):
             _save_live(out)
     index = out / "index.html"
-    stories = {f"{job.alias}.html": job.title for job in JOBS} | {LIVE: "MiniLM, live: type"}
+    stories = {f"{job.alias}.html": job.title for job in JOBS}
+    stories |= {EXERCISE: "Your turn: which head decides?", LIVE: "MiniLM, live: type"}
     with atomic_path(index) as path:
         path.write_text(make_demo_page(stories, report.name), encoding="utf-8")
     return (

@@ -157,7 +157,8 @@ def test_demo_ends_on_one_page(
         assert (folder / page).stat().st_size > 100_000
     index = (folder / "index.html").read_text(encoding="utf-8")
     linked = re.findall(r'(?:href|src)="([^"]+)"', index)
-    assert set(linked) == {"report.html", "minilm.html", "smollm2.html", "live/index.html"}
+    pages = {"report.html", "minilm.html", "smollm2.html", "live/index.html"}
+    assert set(linked) == pages | {demo.EXERCISE}
     models = {hs.open(file).model for file in folder.glob("*/*/result.nc")}
     assert len(models) == 2
     before = (folder / "smollm2" / "metrics" / "result.nc").stat().st_mtime_ns
