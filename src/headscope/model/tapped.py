@@ -146,10 +146,12 @@ class TappedModule:
         self, attachment: Attachment, inputs: Mapping[str, object] | None = None
     ) -> Iterator[None]:
         """Attach to the model within the block, with all options of the tap."""
-        if attachment.returns_weights or not getattr(self.module, SUPPORTS_SDPA, False):
+        wired = self._attach(inputs)
+        is_proved = attachment.rows is not None and wired.wiring.has_rows
+        if not is_proved and not getattr(self.module, SUPPORTS_SDPA, False):
             # Fused attention returns None instead of weights; classes without its support may fail.
             attachment = replace(attachment, returns_weights=True)
-        with self._attach(inputs).tap.attached(attachment):
+        with wired.tap.attached(attachment):
             try:
                 yield
             except IndexError as error:
