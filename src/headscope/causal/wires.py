@@ -39,6 +39,7 @@ from headscope.causal.pair_wires import (
 from headscope.causal.patch import TextPairs, as_pairs, closed, require_gap
 from headscope.causal.stream_runner import StreamGraph
 from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.model.edits import describe_edits
 from headscope.model.identity import versions, weights_sha256
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -125,6 +126,7 @@ def wires(
         kept.mkdir(parents=True, exist_ok=True)
         weights = weights_sha256(model.module)
         common = {"weights": weights, "replace": replace, "steps": STEPS[replace], **versions()}
+        common |= {"edits": [repr(edit) for edit in model.edits]} if model.edits else {}
         if mean is not None:  # of all pairs, so other pairs give other numbers
             common["mean"] = hashlib.sha256(mean.cpu().numpy().tobytes()).hexdigest()
 
@@ -178,11 +180,12 @@ def wires(
     shown = encoded[0]
     run = shown.run(graph, replace, mean)
     table |= _places(run, chosen, table, shown.position)
+    said = describe(numbers, len(encoded))
     about = {
         "model": model.name, "family": model.info.family, "pairs": given.name,
         "replace": replace, "exact": n_exact, "ig_steps": STEPS[replace], "seed": seed,
         "position": int(position), "number": "logit(target) − logit(foil)", "versions": versions(),
-        "holds": describe(numbers, len(encoded)),
+        "holds": "; ".join(filter(None, (said, describe_edits(model.edits)))),
         "shown": {
             "texts": list(shown.texts), "tokens": [list(t.tokens) for t in shown.tokens],
             "changed": list(shown.changed), "position": shown.position,
