@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,8 @@ class Edit:
     layer: int
     head: int
     block: BlockName | None = None
+    acts_by_rows: ClassVar[bool] = False
+    """True if blocks of query rows may be edited one by one, and outputs are left alone."""
 
     def touches(self, site: Site, main_block: BlockName) -> bool:
         """True if this edit applies at `site`."""
@@ -66,6 +68,8 @@ class Edit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablate(Edit):
     """See `ablate`."""
+
+    acts_by_rows: ClassVar[bool] = True
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
         """Zero the head's rows."""
@@ -109,6 +113,7 @@ class ScaleNeurons(Edit):
     neurons: tuple[int, ...]
     factor: float
     of: VectorKind
+    acts_by_rows: ClassVar[bool] = True
 
     def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:
         """Scale the neurons in the head's (or its group's) vectors."""

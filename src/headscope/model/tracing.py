@@ -317,7 +317,9 @@ def run_trace(
     _check_top(wiring, options, layers)
     is_plain = all(site.is_dot_product for site in wiring.sites)
     keeps_scores = vectors and not is_plain if scores is None else scores
-    _check_size(wiring, stacks, layers, options, scores=keeps_scores)
+    is_top = options.top is not None
+    by_rows = is_top and wiring.has_rows and all(edit.acts_by_rows for edit in model.edits)
+    _check_size(wiring, stacks, layers, options, scores=keeps_scores, by_rows=by_rows)
     top, heads = options.top, options.heads
     collector = Collector(
         wiring, vectors=vectors, scores=scores, layers=layers, top=top, heads=heads
@@ -325,12 +327,12 @@ def run_trace(
     more: dict[str, object] = {"output_hidden_states": True} if vectors else {}
     n_tokens = max((len(tokens) for tokens in stacks.values()), default=0)
     n_last = None
-    is_long = top is not None and n_tokens > LOGITS_KEPT and model.info.objective == "causal"
+    is_long = is_top and n_tokens > LOGITS_KEPT and model.info.objective == "causal"
     if is_long and takes(model.module, "logits_to_keep"):  # 200 kB a token with 50,000 words
         n_last = more["logits_to_keep"] = LOGITS_KEPT
     # Short traces run every layer in the family's own function, for its own bits.
     only = frozenset(layers) if n_tokens > LONG and layers != available else None
-    rows = TOP_ROWS if top is not None and wiring.has_rows else None
+    rows = TOP_ROWS if by_rows else None
     read = once(collector)
     outputs = model.run(inputs, read, scores=collector.needs_scores, layers=only, rows=rows, **more)
     stacks = _numbered(model, collector, inputs) | stacks
@@ -388,6 +390,7 @@ def _check_size(
     options: TraceOptions,
     *,
     scores: bool,
+    by_rows: bool,
 ) -> None:
     """Raise InputError for a trace that would not fit in memory."""
     if not stacks:
@@ -403,7 +406,7 @@ def _check_size(
             largest = max(largest, site.n_heads * len(queries) * len(keys))
     # Four bytes a weight; kept by layer and then stacked, so briefly twice.
     needed = weights * 4 * (2 if scores and options.top is None else 1) * 2
-    if options.top is not None and not wiring.has_rows:  # the model computes whole layers
+    if options.top is not None and not by_rows:  # the model computes whole layers
         needed += largest * 4 * 2
     free = _free_memory()
     n = max(len(tokens) for tokens in stacks.values())

@@ -23,6 +23,7 @@ from headscope.metrics.core.layer_data import has_numba
 from headscope.metrics.core.regions import Swept
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
+from headscope.model.edits import describe_edits
 from headscope.model.identity import describe_model, versions
 from headscope.model.load import load
 from headscope.model.model import Model
@@ -177,15 +178,17 @@ def make_plan(
     has_rows = model.wiring.has_rows and (
         not with_gradients or all(site.is_plain for site in model.wiring.sites)
     )
-    rows = ROWS if has_rows and not whole else None
+    edits = [edit for edit in model.edits if with_gradients or not edit.acts_by_rows]
+    rows = ROWS if has_rows and not whole and not edits else None
     if settings.windows is not None and (whole or with_gradients):
         raise InputError(
             f"{(whole or with_gradients)[0]} would count the overlap of windows twice. Leave it "
             "out, or pass windows=None."
         )
     if rows is None:
+        edited = [f"edits ({describe_edits(edits)})"] if edits else []
         n_kept = len(available) if any(isinstance(m, LayersMetric) for m in chosen) else 1
-        check_length(model, settings, max(surveyed.lengths, default=0), whole, n_kept)
+        check_length(model, settings, max(surveyed.lengths, default=0), whole + edited, n_kept)
     is_swept = all(
         any(isinstance(r, Swept) for m in chosen if block in m.blocks for r in m.reductions)
         for block in model.info.blocks
@@ -227,7 +230,7 @@ def check_length(
         f"Documents of up to {tokens:,} tokens have {size / 1e9:.1f} GB of attention in a layer of "
         f"{model.info.n_heads} heads, {n_kept} kept at once, and {reason}. This machine has "
         f"{memory() / 1e9:.0f} GB. Pass max_tokens={run_options.MAX_TOKENS}"
-        f"{', or leave these metrics out' if whole else ''}."
+        f"{', or leave these out' if whole else ''}."
     )
 
 
