@@ -158,9 +158,9 @@ class TappedModule:
                 if str(error) != OUT_OF_TABLE:
                     raise
                 raise InputError(
-                    "A token id is beyond the model's table of embeddings: the tokenizer "
-                    "and the weights belong to different models. Load the tokenizer that was "
-                    "saved with the model."
+                    "A token id or position is beyond the model's table of embeddings: the "
+                    "tokenizer and the weights belong to different models, or the text is too "
+                    "long. Load the tokenizer that was saved with the model, or shorten the text."
                 ) from error
 
     def run(

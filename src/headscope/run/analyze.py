@@ -179,16 +179,16 @@ def make_plan(
         not with_gradients or all(site.is_plain for site in model.wiring.sites)
     )
     edits = [edit for edit in model.edits if with_gradients or not edit.acts_by_rows]
-    rows = ROWS if has_rows and not whole and not edits else None
+    why_whole = whole + ([f"edits ({describe_edits(edits)})"] if edits else [])
+    rows = ROWS if has_rows and not why_whole else None
     if settings.windows is not None and (whole or with_gradients):
         raise InputError(
             f"{(whole or with_gradients)[0]} would count the overlap of windows twice. Leave it "
             "out, or pass windows=None."
         )
     if rows is None:
-        edited = [f"edits ({describe_edits(edits)})"] if edits else []
         n_kept = len(available) if any(isinstance(m, LayersMetric) for m in chosen) else 1
-        check_length(model, settings, max(surveyed.lengths, default=0), whole + edited, n_kept)
+        check_length(model, settings, max(surveyed.lengths, default=0), why_whole, n_kept)
     is_swept = all(
         any(isinstance(r, Swept) for m in chosen if block in m.blocks for r in m.reductions)
         for block in model.info.blocks
@@ -336,7 +336,9 @@ class _Job:
         if report.truncated:
             limit = plan.settings.max_tokens
             verb = "was" if report.truncated == 1 else "were"
-            warn(f"{counted(report.truncated)} {verb} cut to {limit} tokens (max_tokens).")
+            is_all = limit == self.model.info.max_length
+            why = f", all that {self.model.name} takes" if is_all else " (max_tokens)"
+            warn(f"{counted(report.truncated)} {verb} cut to {limit} tokens{why}.")
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
         blocks = finalize_all(states, plan.metrics, plan.axes, layers, over=plan.settings.over)
