@@ -88,12 +88,8 @@ class Origin:
         return trace.norm_weighted() if is_weighed(like) else trace
 
 
-IDS_OF_STACK = {
-    "self": "input_ids",
-    "encoder": "input_ids",
-    "text": "input_ids",
-    "decoder": "decoder_input_ids",
-}
+IDS_OF_STACK = dict.fromkeys(("self", "encoder", "text"), "input_ids")
+IDS_OF_STACK["decoder"] = "decoder_input_ids"
 """Stack → name of the input with its token ids."""
 TOP_ROWS = 128
 """Query rows of a block, of a trace that keeps the strongest keys."""
@@ -317,8 +313,7 @@ def run_trace(
     _check_top(wiring, options, layers)
     is_plain = all(site.is_dot_product for site in wiring.sites)
     keeps_scores = vectors and not is_plain if scores is None else scores
-    is_top = options.top is not None
-    by_rows = is_top and wiring.has_rows and all(edit.acts_by_rows for edit in model.edits)
+    by_rows = wiring.has_rows and all(edit.acts_by_rows for edit in model.edits)
     _check_size(wiring, stacks, layers, options, scores=keeps_scores, by_rows=by_rows)
     top, heads = options.top, options.heads
     collector = Collector(
@@ -327,12 +322,12 @@ def run_trace(
     more: dict[str, object] = {"output_hidden_states": True} if vectors else {}
     n_tokens = max((len(tokens) for tokens in stacks.values()), default=0)
     n_last = None
-    is_long = is_top and n_tokens > LOGITS_KEPT and model.info.objective == "causal"
+    is_long = top is not None and n_tokens > LOGITS_KEPT and model.info.objective == "causal"
     if is_long and takes(model.module, "logits_to_keep"):  # 200 kB a token with 50,000 words
         n_last = more["logits_to_keep"] = LOGITS_KEPT
     # Short traces run every layer in the family's own function, for its own bits.
     only = frozenset(layers) if n_tokens > LONG and layers != available else None
-    rows = TOP_ROWS if by_rows else None
+    rows = TOP_ROWS if top is not None and by_rows else None
     read = once(collector)
     outputs = model.run(inputs, read, scores=collector.needs_scores, layers=only, rows=rows, **more)
     stacks = _numbered(model, collector, inputs) | stacks

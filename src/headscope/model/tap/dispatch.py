@@ -24,13 +24,7 @@ from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit, Vectors, WatchOutputs
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
-from headscope.model.tap.interface import (
-    EagerFunction,
-    eager_attention,
-    intercepted,
-    locked_modules,
-    modules_of,
-)
+from headscope.model.tap.interface import eager_attention, intercepted, locked_modules, modules_of
 from headscope.model.tap.interrupts import deliver, held, interrupts_held
 from headscope.model.tap.rows import (
     EagerCall,
@@ -266,18 +260,9 @@ class _Dispatcher:
 
     # Interface route: the family's eager function is called here.
 
-    def _through_interface(
-        self,
-        function: EagerFunction,
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *args: object,
-        **kwargs: object,
-    ) -> tuple[Tensor, Tensor | None]:
+    def _through_interface(self, *given: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
         participants = self._next_call().get(0)
-        call = EagerCall(function, module, query, key, value, args, kwargs)
+        call = EagerCall._make((*given[:5], given[5:], kwargs))
         if participants is None:
             return call.with_mask().run()
         is_changed = participants.is_changed or participants.wants_gradient
@@ -288,11 +273,12 @@ class _Dispatcher:
             if participants.rows is not None:
                 run = _with_gradients if participants.takes_gradients else _by_rows
                 return run(participants, call), None
-        vectors = participants.edit_vectors(Vectors(query, key, value))
+        vectors = participants.edit_vectors(Vectors(call.query, call.key, call.value))
         call = call.with_mask()._replace(**vectors._asdict())
         scores: Tensor | None = None
         if participants.edits or participants.wants_gradient or participants.wants_scores:
-            output, weights, scores = _watched(participants, call, query.shape[2], key.shape[2])
+            lengths = call.query.shape[2], call.key.shape[2]
+            output, weights, scores = _watched(participants, call.run, *lengths)
         else:
             output, weights = call.run()
         assert weights is not None
@@ -382,13 +368,16 @@ class _FoldedEdits(Hooks):
 
 
 def _watched(
-    participants: Participants, call: EagerCall, n_queries: int, n_keys: int
+    participants: Participants,
+    run: Callable[[], tuple[Tensor, object]],
+    n_queries: int,
+    n_keys: int,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Run one call, or a block of one, with its edits; return output, weights and scores."""
     hooks = _InterfaceEdits(participants, n_queries, n_keys)
     watch = Watch(hooks, keeps_scores=participants.wants_scores, replace_at="product")
     with watch:
-        output, _ = call.run()
+        output, _ = run()
     return output, watch.steps[-1].weights, watch.steps[-1].scores
 
 
@@ -424,12 +413,12 @@ def _by_rows(participants: Participants, call: EagerCall) -> Tensor:
     n_queries, n_keys = call.query.shape[2], call.key.shape[2]
     is_cut = is_causal and n_queries == n_keys
     if participants.edits:
-        is_fused, original = False, call
+        is_fused, function = False, call.function
         vectors = participants.edit_vectors(Vectors(call.query, call.key, call.value))
 
         def edited(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-            part = EagerCall(original.function, *args[:4], args[4:], kwargs)
-            return _watched(participants, part, n_queries, n_keys)[:2]
+            run = functools.partial(function, *args, **kwargs)
+            return _watched(participants, run, n_queries, n_keys)[:2]
 
         call = call._replace(function=edited, **vectors._asdict())
 
