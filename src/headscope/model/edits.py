@@ -187,7 +187,7 @@ def set_attention(
     Args:
         layer: 0-based, as printed.
         head: 0-based.
-        query: one position, several, or None for every query.
+        query: one position, several, or None for every query, which all have to see the key.
         key: one position or several; each gets `weight`.
         weight: the new attention, after the softmax.
         renormalize: scale the other keys of the row so that it keeps its sum.
@@ -268,11 +268,11 @@ def check_edit(edit: Edit, wiring: Wiring) -> None:
     for name in ("layer", "head"):  # True and 1.0 equal 1, and are found as such
         whole_number(name, getattr(edit, name), 0)
     if isinstance(edit, SetAttention) and site.block in wiring.causal_blocks:
-        future = [(q, k) for q in edit.queries or () for k in edit.keys if k > q]
-        if future:
+        query, key = min(edit.queries or (0,)), max(edit.keys)
+        if key > query and (edit.queries or edit.weight):
             raise InputError(
-                f"Query {future[0][0]} cannot attend to key {future[0][1]}: this attention is "
-                "causal, and the key comes later."
+                f"Query {query} cannot attend to key {key}: this attention is causal, and the key "
+                "comes later. Name the queries that see it (query=…)."
             )
     if not isinstance(edit, ScaleNeurons):
         return
