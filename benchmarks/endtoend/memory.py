@@ -1,6 +1,6 @@
 """Peak memory of all metrics over one text, above the loaded model.
 
-    python -m benchmarks.endtoend.memory TOKENS
+    python -m benchmarks.endtoend.memory TOKENS [--layers N]
 
 One text of so many tokens, the longest documents of GUM joined, SmolLM2, all cores. Prints JSON:
 gigabytes of the peak above what the process had once the model was loaded, and wall seconds. The
@@ -35,7 +35,10 @@ def gigabytes(name: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tokens", type=int)
-    length = parser.parse_args().tokens
+    parser.add_argument("--layers", type=int, help="read the first N layers, and end there")
+    options = parser.parse_args()
+    length = options.tokens
+    layers = options.layers and range(options.layers)
     model = hs.load("smollm2")
     module, tokenizer = model.module, model.require_tokenizer()
     limit = max(length, module.config.max_position_embeddings)
@@ -48,7 +51,9 @@ def main() -> None:
     before = gigabytes("VmRSS")
     RESET.write_text(PEAK_TO_NOW)
     start = time.monotonic()
-    result = hs.analyze(model, document, workers=1, max_tokens=length, progress=False)
+    result = hs.analyze(
+        model, document, workers=1, max_tokens=length, layers=layers, progress=False
+    )
     tokens = int(result.provenance["counts"]["tokens"])
     assert tokens > 0.99 * length, f"{tokens} tokens were read"
     seconds = time.monotonic() - start

@@ -190,6 +190,20 @@ def test_a_stopped_run_goes_on(
     np.testing.assert_allclose(once_more.data["share"], whole.data["share"], atol=1e-6)
 
 
+def test_an_edited_model_does_not_go_on_with_other_numbers(
+    tiny_llama: Model, tmp_path: Path
+) -> None:
+    given = tiny_pairs(2)
+    plain = hs.wires(tiny_llama, given, exact=3, folder=tmp_path)
+    with tiny_llama.edit(hs.ablate(0, 0)):
+        edited = hs.wires(tiny_llama, given, exact=3)
+        again = hs.wires(tiny_llama, given, exact=3, folder=tmp_path)
+    np.testing.assert_array_equal(again.data["exact"], edited.data["exact"])
+    assert not np.array_equal(again.data["gap"], plain.data["gap"])
+    assert "; without L0 H0" in again.holds
+    assert "without L0" not in plain.holds
+
+
 def test_circuits_and_their_curve(tiny_llama: Model, tiny_wires: Wires) -> None:
     curve = tiny_wires.curve(n_pairs=4)
     assert curve["k"].values.tolist() == [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]

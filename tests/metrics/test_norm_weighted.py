@@ -59,9 +59,13 @@ def test_weights_equal_loops(fixture: str, name: str, request: pytest.FixtureReq
     np.testing.assert_allclose(trace.norm_weighted().attention, slow, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [128, 4], ids=["whole", "rows"])
 @pytest.mark.parametrize("fixture", ["tiny_llama", "tiny_bert"])
-def test_every_metric_over_norms(fixture: str, request: pytest.FixtureRequest) -> None:
+def test_every_metric_over_norms(
+    fixture: str, rows: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """analyze(over="norm") = measure(over="norm") = the metric of the weighted attention."""
+    monkeypatch.setattr("headscope.run.analyze.ROWS", rows)
     model: Model = request.getfixturevalue(fixture)
     document = make_document()
     trace = model.trace(document.text, norms=True)

@@ -218,6 +218,7 @@ BAD = [
     (lambda: hs.ablate(0, 1.0), "head should be a whole number from 0 on, not 1.0"),
     (lambda: hs.ablate(0, 0, block="cross"), "No 'cross' attention was seen"),
     (lambda: hs.set_attention(0, 0, query=1, key=2, weight=0.5), "causal, and the key comes later"),
+    (lambda: hs.set_attention(0, 0, key=2, weight=0.5), "Query 0 cannot attend to key 2"),
     (lambda: hs.set_attention(0, 0, key=0, weight=1.5), "leaves no row that sums to 1"),
     (lambda: hs.set_attention(0, 0, key=[0, 1], weight=0.6), "leaves no row that sums to 1"),
     (
@@ -239,6 +240,13 @@ def test_impossible_edits_are_refused(
     with pytest.raises(InputError) as caught, tiny_llama.edit(make()):
         pass
     assert message in str(caught.value)
+
+
+def test_a_later_key_may_be_removed_from_every_query(tiny_llama: Model) -> None:
+    with tiny_llama.edit(hs.set_attention(0, 0, key=2, weight=0)):
+        weights = tiny_llama.trace("the cat sat on the mat").attention.sel(layer=0, head=0).values
+    assert not weights[:, 2].any()
+    assert not np.triu(weights, 1).any()
 
 
 def test_an_empty_edit_is_refused(tiny_llama: Model) -> None:

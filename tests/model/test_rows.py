@@ -111,20 +111,62 @@ def test_only_some_layers(tiny_llama: Model) -> None:
     torch.testing.assert_close(seen[1], whole["self"][1], atol=1e-6, rtol=1e-4)
 
 
-def test_edits_beside_rows_need_whole_layers(tiny_llama: Model) -> None:
-    """An edit of another attachment acts, and the reader gets the edited layers whole."""
+@pytest.mark.parametrize("computes_softmax", [False, True], ids=["family", "softmax"])
+@pytest.mark.parametrize("name", ["llama", "bert", "gemma2", "t5"])
+def test_ablated_heads_and_scaled_neurons_are_read_by_rows(
+    name: str, computes_softmax: bool
+) -> None:
+    """A layer is never whole under these edits, also when its rows are computed again."""
+    model = load(name)
+    inputs = padded_inputs(model.module, left=False)
+    edits = [hs.ablate(0, 1)]
+    if name != "t5":
+        edits.append(hs.scale_neurons(1, 0, [0, 1], 3.0))
+    before, _ = tapped(model, inputs)
+    with model.edit(*edits):
+        whole, _ = tapped(model, inputs)
+        options = {"computes_softmax": computes_softmax}
+        assert rows_difference(model, inputs, whole, 4, **options) <= 1e-5
+        kinds: set[bool] = set()
+        late: list[tuple[Attention, Tensor]] = []
+
+        def read(attention: Attention) -> None:
+            kinds.add(attention.rows is None)
+            if (attention.block, attention.layer) == (model.wiring.main_block(), 0):
+                late.append((attention, attention.weights[:, 1].clone()))
+
+        model.read(inputs, read, rows=4, **options)
+    assert kinds == {False}
+    assert not any(weights.any() for _, weights in late)
+    for attention, _ in late:
+        assert not attention.again(attention.rows)[:, 1].any()
+    block = model.wiring.main_block()
+    assert not torch.equal(before[block][1], whole[block][1])
+
+
+def test_edits_of_outputs_and_of_places_need_whole_layers(tiny_llama: Model) -> None:
     ids = {"input_ids": torch.arange(3, 23)[None]}
-    kinds: list[slice | None] = []
-    weights: list[Tensor] = []
+    for edit in (hs.edit(lambda z: z - z.mean(1), 0, 0), hs.set_attention(0, 0, key=0, weight=1)):
+        kinds: dict[int, bool] = {}
+        with tiny_llama.edit(edit):
+            tiny_llama.read(ids, lambda a: kinds.update({a.layer: a.rows is None}), rows=4)  # noqa: B023
+        assert kinds == {0: True, 1: False}
 
-    def read(attention: Attention) -> None:
-        kinds.append(attention.rows)
-        weights.append(attention.weights[:, 0])
 
-    with tiny_llama.edit(hs.ablate(0, 0)):
-        tiny_llama.read(ids, read, rows=4)
-    assert set(kinds) == {None}
-    assert not weights[0].any()
+def test_runs_under_edits_do_not_depend_on_rows(tiny_llama: Model, monkeypatch) -> None:
+    texts = ["the cat sat on the mat and the dog sat by the cat", "a dog and a cat"]
+    measured = {}
+    for rows in (128, 4):
+        monkeypatch.setattr(analyze_module, "ROWS", rows)
+        for edit in (hs.ablate(0, 1), hs.edit(lambda z: 2 * z, 0, 1)):
+            with tiny_llama.edit(edit):
+                found = hs.analyze(tiny_llama, texts, ["entropy", "js", "exemplars"], workers=1)
+                gradients = hs.importance(tiny_llama, texts, workers=1)
+            measured.setdefault(type(edit), []).append((found, gradients))
+    for (found, gradients), (by_rows, their) in measured.values():
+        for name in ("entropy", "js", "exemplar_weight"):
+            np.testing.assert_allclose(by_rows[name], found[name], atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(their["importance"], gradients["importance"], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "bart"])
@@ -218,6 +260,11 @@ def test_what_does_not_fit_is_refused_before_running(tiny_llama: Model, monkeypa
     monkeypatch.setattr(analyze_module, "memory", lambda: 1000)
     with pytest.raises(InputError, match=r"js need whole layers.*max_tokens=512"):
         hs.analyze(tiny_llama, ["the cat sat on the mat"], ["js"], over="norm")
+    with (
+        tiny_llama.edit(hs.set_attention(0, 1, key=0, weight=0.5)),
+        pytest.raises(InputError, match=r"edits \(L0 H1 .*\) need whole layers.*max_tokens=512"),
+    ):
+        hs.analyze(tiny_llama, ["the cat sat on the mat"], ["entropy"])
     result = hs.analyze(tiny_llama, ["the cat sat on the mat"], ["entropy"])
     assert result["entropy"].notnull().all()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import headscope as hs
+from headscope.errors import HeadscopeError
 from headscope.metrics import METRICS
 from headscope.metrics.core import accumulator
 from headscope.metrics.core.layer_data import has_numba
@@ -89,3 +91,22 @@ def test_no_metric_makes_a_table_of_pairs(
     assert largest.size < n_tokens**2 / 3
     for name in ("accuracy", "coref_accuracy", "bias_preference", "js", "retrieval", "distance"):
         assert np.isfinite(result[name].values).any(), name
+
+
+def test_limits_are_raised_on_purpose(tiny_llama: Model) -> None:
+    """Rotary positions go on; a table of positions ends, which the error says."""
+    tokenizer = copy.deepcopy(tiny_llama.require_tokenizer())
+    sizes = {"n_positions": 64, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    config = transformers.GPT2Config(vocab_size=len(tokenizer), **sizes)
+    rotary, table = copy.deepcopy(tiny_llama.module), transformers.GPT2LMHeadModel(config)
+    limit = tokenizer.model_max_length = 64 + 40
+    rotary.config.max_position_embeddings = table.config.n_positions = limit
+    options: dict[str, Any] = {"max_tokens": 1000, "workers": 1, "progress": False}
+    longer = hs.load(rotary, tokenizer=tokenizer)
+    with pytest.warns(UserWarning, match="cut to 104 tokens, all that LlamaForCausalLM takes"):
+        found = hs.analyze(longer, ["the cat sat " * limit], ["entropy"], **options)
+    assert found.provenance["counts"]["tokens"] == limit
+    with pytest.raises(HeadscopeError, match=r"A token id or position is beyond .* too long"):
+        hs.analyze(
+            hs.load(table, tokenizer=tokenizer), ["the cat sat " * limit], ["entropy"], **options
+        )

@@ -45,6 +45,19 @@ def test_what_is_under_way_counts_until_it_fails(clock: list[float]) -> None:
     assert stream.getvalue().splitlines()[-1].startswith("1 of 10 documents (10%)")
 
 
+def test_the_rows_of_one_long_document_are_progress(clock: list[float]) -> None:
+    book, lines, terminal = Amount(1, 8000, 40_000), io.StringIO(), Terminal()
+    for stream in (lines, terminal):
+        clock[0] = 0.0
+        meter = Meter(1, shown=True, stream=stream, left=Amount(1, 0, 40_000))
+        clock[0] = 10.0
+        meter.reach("here", book.part(0.25))
+        meter.close()
+    assert lines.getvalue() == "0 of 1 documents (25%), 200 tokens/s, 30 s left\n"
+    assert "0/1" in terminal.getvalue()
+    assert "200 tokens/s · 30 s left" in terminal.getvalue()
+
+
 def test_lines_come_less_and_less_often(clock: list[float]) -> None:
     stream = io.StringIO()
     meter = Meter(10_000, shown=True, stream=stream)

@@ -39,6 +39,7 @@ from headscope.causal.pair_wires import (
 from headscope.causal.patch import TextPairs, as_pairs, closed, require_gap
 from headscope.causal.stream_runner import StreamGraph
 from headscope.errors import FileFormatError, InputError, UnknownName
+from headscope.model.edits import describe_edits
 from headscope.model.identity import versions, weights_sha256
 from headscope.model.load import as_model
 from headscope.model.model import Model
@@ -125,6 +126,7 @@ def wires(
         kept.mkdir(parents=True, exist_ok=True)
         weights = weights_sha256(model.module)
         common = {"weights": weights, "replace": replace, "steps": STEPS[replace], **versions()}
+        common |= {"edits": [repr(edit) for edit in model.edits]} if model.edits else {}
         if mean is not None:  # of all pairs, so other pairs give other numbers
             common["mean"] = hashlib.sha256(mean.cpu().numpy().tobytes()).hexdigest()
 
@@ -178,11 +180,12 @@ def wires(
     shown = encoded[0]
     run = shown.run(graph, replace, mean)
     table |= _places(run, chosen, table, shown.position)
+    said = describe(numbers, len(encoded))
     about = {
         "model": model.name, "family": model.info.family, "pairs": given.name,
         "replace": replace, "exact": n_exact, "ig_steps": STEPS[replace], "seed": seed,
         "position": int(position), "number": "logit(target) − logit(foil)", "versions": versions(),
-        "holds": describe(numbers, len(encoded)),
+        "holds": "; ".join(filter(None, (said, describe_edits(model.edits)))),
         "shown": {
             "texts": list(shown.texts), "tokens": [list(t.tokens) for t in shown.tokens],
             "changed": list(shown.changed), "position": shown.position,
@@ -193,14 +196,15 @@ def wires(
             "heads": max(site.n_heads for site in graph.sites.values()),
             "width": int(run.deltas.shape[-1]),
         },
-        "examples": [
-            {"texts": list(texts), "target": t, "foil": f, "template": name}
-            for texts, t, f, name in zip(
-                given.texts, given.targets, given.foils, given.templates, strict=True
-            )
-        ],
+        "examples": _examples(given),
     }  # fmt: skip
     return Wires(measured.dataset(graph, table), about, model)
+
+
+def _examples(pairs: Pairs) -> list[dict[str, Any]]:
+    columns = map(list, pairs.texts), pairs.targets, pairs.foils, pairs.templates
+    names = "texts", "target", "foil", "template"
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def describe(numbers: np.ndarray, n_pairs: int) -> str:
@@ -222,9 +226,7 @@ def describe(numbers: np.ndarray, n_pairs: int) -> str:
 
 
 def _stored(
-    folder: Path | None,
-    key: Mapping[str, object],
-    make: Callable[[], dict[str, np.ndarray]],
+    folder: Path | None, key: Mapping[str, object], make: Callable[[], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
     """Return arrays stored in a folder under the hash of a key, or make and store them."""
     if folder is None:
@@ -416,9 +418,8 @@ def measure_curve(
     pairs: Pairs | None,
     *,
     n_pairs: int,
-    is_absolute: bool,
-    keeps_embedding: bool,
     progress: bool | None,
+    **ranking: bool,
 ) -> xr.Dataset:
     """See `Wires.curve`."""
     loaded = as_model(model)
@@ -433,22 +434,13 @@ def measure_curve(
         ranked_on = list(range(0, wires.n_templates, 2))
         examples = [e for e, n in zip(wires.about["examples"], numbers, strict=True) if n % 2]
     else:
-        held = as_pairs(pairs)
-        examples = [
-            {"texts": texts, "target": target, "foil": foil}
-            for texts, target, foil in zip(held.texts, held.targets, held.foils, strict=True)
-        ]
+        examples = _examples(as_pairs(pairs))
     step = max(1, len(examples) // whole_number("n_pairs", n_pairs))
     chosen = examples[::step][:n_pairs]
     at = int(wires.about.get("position", -1))
     encoded = [encode_pair(loaded, tuple(e["texts"]), e["target"], e["foil"], at) for e in chosen]
     graph = graph_of(loaded, encoded[0])
-    kept = [
-        wires.circuit(
-            size, templates=ranked_on, is_absolute=is_absolute, keeps_embedding=keeps_embedding
-        )
-        for size in SIZES
-    ]
+    kept = [wires.circuit(size, templates=ranked_on, **ranking) for size in SIZES]
     values = np.zeros((len(encoded), len(SIZES)))
     ends = np.zeros((len(encoded), 2))
     with closing(Meter(len(encoded) * len(SIZES), shown=progress)) as meter:
@@ -468,7 +460,7 @@ def measure_curve(
         coords={"k": list(SIZES)},
         attrs={
             "cpr": cpr, "cmd": cmd, "pairs": len(encoded), "model": loaded.name,
-            "ranked_by": "size" if is_absolute else "share",
-            "embedding": "kept" if keeps_embedding else "ranked",
+            "ranked_by": "size" if ranking["is_absolute"] else "share",
+            "embedding": "kept" if ranking["keeps_embedding"] else "ranked",
         },
     )  # fmt: skip

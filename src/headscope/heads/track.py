@@ -27,6 +27,7 @@ from headscope.arguments import finite_number, whole_number
 from headscope.causal.effects import effects as measure_effects
 from headscope.errors import HeadscopeError, InputError, warn
 from headscope.heads.detect import detect_heads
+from headscope.heads.roles import ROLE_VARIABLES
 from headscope.metrics.core.contract import Metric
 from headscope.model.identity import weights_sha256
 from headscope.model.load import load, unwrap
@@ -45,15 +46,7 @@ from headscope.text.corpus import Corpus
 from headscope.text.document import Document
 from headscope.text.readers.read import Readable, as_corpus
 
-METRICS = (
-    "offset_share",
-    "class_share",
-    "row_entropy",
-    "uniform_entropy",
-    "null_share",
-    "duplicate_token",
-    "induction",
-)
+METRICS = (*ROLE_VARIABLES, "null_share", "duplicate_token", "induction")
 """Default metrics: those that roles are read from."""
 FIRST_CHUNK = 16
 """Documents of the first chunk; each further chunk doubles their number."""
@@ -262,9 +255,7 @@ class HeadTracker(TrainerCallback):
         for kind, result in found.items():
             if kind != "corpus" or self._first is None:
                 self._keep(kind, step, result)
-        if self._first is not None:
-            return _scalars_of(found)
-        return self._scalars(step)
+        return self._scalars(step) if self._first is None else _scalars_of(found)
 
     def _is_known(self, model: Model, step: int) -> bool:
         for kind, known in self._results.items():
@@ -292,8 +283,7 @@ class HeadTracker(TrainerCallback):
             start += size
             size = start
         if len(chunks) > 1 and len(chunks[-1]) < FIRST_CHUNK:
-            rest = chunks.pop()
-            chunks[-1] += rest
+            chunks[-2:] = [chunks[-2] + chunks[-1]]
         return chunks
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,8 @@ class Edit:
     layer: int
     head: int
     block: BlockName | None = None
+    acts_by_rows: ClassVar[bool] = False
+    """True if blocks of query rows may be edited one by one, and outputs are left alone."""
 
     def touches(self, site: Site, main_block: BlockName) -> bool:
         """True if this edit applies at `site`."""
@@ -66,6 +68,8 @@ class Edit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablate(Edit):
     """See `ablate`."""
+
+    acts_by_rows: ClassVar[bool] = True
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
         """Zero the head's rows."""
@@ -109,6 +113,7 @@ class ScaleNeurons(Edit):
     neurons: tuple[int, ...]
     factor: float
     of: VectorKind
+    acts_by_rows: ClassVar[bool] = True
 
     def on_vectors(self, vectors: Vectors, site: Site) -> Vectors:
         """Scale the neurons in the head's (or its group's) vectors."""
@@ -182,7 +187,7 @@ def set_attention(
     Args:
         layer: 0-based, as printed.
         head: 0-based.
-        query: one position, several, or None for every query.
+        query: one position, several, or None for every query, which all have to see the key.
         key: one position or several; each gets `weight`.
         weight: the new attention, after the softmax.
         renormalize: scale the other keys of the row so that it keeps its sum.
@@ -263,11 +268,11 @@ def check_edit(edit: Edit, wiring: Wiring) -> None:
     for name in ("layer", "head"):  # True and 1.0 equal 1, and are found as such
         whole_number(name, getattr(edit, name), 0)
     if isinstance(edit, SetAttention) and site.block in wiring.causal_blocks:
-        future = [(q, k) for q in edit.queries or () for k in edit.keys if k > q]
-        if future:
+        query, key = min(edit.queries or (0,)), max(edit.keys)
+        if key > query and (edit.queries or edit.weight):
             raise InputError(
-                f"Query {future[0][0]} cannot attend to key {future[0][1]}: this attention is "
-                "causal, and the key comes later."
+                f"Query {query} cannot attend to key {key}: this attention is causal, and the key "
+                "comes later. Name the queries that see it (query=…)."
             )
     if not isinstance(edit, ScaleNeurons):
         return

@@ -146,19 +146,21 @@ class TappedModule:
         self, attachment: Attachment, inputs: Mapping[str, object] | None = None
     ) -> Iterator[None]:
         """Attach to the model within the block, with all options of the tap."""
-        if attachment.returns_weights or not getattr(self.module, SUPPORTS_SDPA, False):
+        wired = self._attach(inputs)
+        is_proved = attachment.rows is not None and wired.wiring.has_rows
+        if not is_proved and not getattr(self.module, SUPPORTS_SDPA, False):
             # Fused attention returns None instead of weights; classes without its support may fail.
             attachment = replace(attachment, returns_weights=True)
-        with self._attach(inputs).tap.attached(attachment):
+        with wired.tap.attached(attachment):
             try:
                 yield
             except IndexError as error:
                 if str(error) != OUT_OF_TABLE:
                     raise
                 raise InputError(
-                    "A token id is beyond the model's table of embeddings: the tokenizer "
-                    "and the weights belong to different models. Load the tokenizer that was "
-                    "saved with the model."
+                    "A token id or position is beyond the model's table of embeddings: the "
+                    "tokenizer and the weights belong to different models, or the text is too "
+                    "long. Load the tokenizer that was saved with the model, or shorten the text."
                 ) from error
 
     def run(

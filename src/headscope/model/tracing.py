@@ -88,12 +88,8 @@ class Origin:
         return trace.norm_weighted() if is_weighed(like) else trace
 
 
-IDS_OF_STACK = {
-    "self": "input_ids",
-    "encoder": "input_ids",
-    "text": "input_ids",
-    "decoder": "decoder_input_ids",
-}
+IDS_OF_STACK = dict.fromkeys(("self", "encoder", "text"), "input_ids")
+IDS_OF_STACK["decoder"] = "decoder_input_ids"
 """Stack → name of the input with its token ids."""
 TOP_ROWS = 128
 """Query rows of a block, of a trace that keeps the strongest keys."""
@@ -317,7 +313,8 @@ def run_trace(
     _check_top(wiring, options, layers)
     is_plain = all(site.is_dot_product for site in wiring.sites)
     keeps_scores = vectors and not is_plain if scores is None else scores
-    _check_size(wiring, stacks, layers, options, scores=keeps_scores)
+    by_rows = wiring.has_rows and all(edit.acts_by_rows for edit in model.edits)
+    _check_size(wiring, stacks, layers, options, scores=keeps_scores, by_rows=by_rows)
     top, heads = options.top, options.heads
     collector = Collector(
         wiring, vectors=vectors, scores=scores, layers=layers, top=top, heads=heads
@@ -330,7 +327,7 @@ def run_trace(
         n_last = more["logits_to_keep"] = LOGITS_KEPT
     # Short traces run every layer in the family's own function, for its own bits.
     only = frozenset(layers) if n_tokens > LONG and layers != available else None
-    rows = TOP_ROWS if top is not None and wiring.has_rows else None
+    rows = TOP_ROWS if top is not None and by_rows else None
     read = once(collector)
     outputs = model.run(inputs, read, scores=collector.needs_scores, layers=only, rows=rows, **more)
     stacks = _numbered(model, collector, inputs) | stacks
@@ -388,6 +385,7 @@ def _check_size(
     options: TraceOptions,
     *,
     scores: bool,
+    by_rows: bool,
 ) -> None:
     """Raise InputError for a trace that would not fit in memory."""
     if not stacks:
@@ -403,7 +401,7 @@ def _check_size(
             largest = max(largest, site.n_heads * len(queries) * len(keys))
     # Four bytes a weight; kept by layer and then stacked, so briefly twice.
     needed = weights * 4 * (2 if scores and options.top is None else 1) * 2
-    if options.top is not None and not wiring.has_rows:  # the model computes whole layers
+    if options.top is not None and not by_rows:  # the model computes whole layers
         needed += largest * 4 * 2
     free = _free_memory()
     n = max(len(tokens) for tokens in stacks.values())

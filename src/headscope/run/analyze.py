@@ -23,6 +23,7 @@ from headscope.metrics.core.layer_data import has_numba
 from headscope.metrics.core.regions import Swept
 from headscope.metrics.core.registry import facts_of, find_metrics, list_metrics
 from headscope.metrics.gradients import Importance
+from headscope.model.edits import describe_edits
 from headscope.model.identity import describe_model, versions
 from headscope.model.load import load
 from headscope.model.model import Model
@@ -177,7 +178,9 @@ def make_plan(
     has_rows = model.wiring.has_rows and (
         not with_gradients or all(site.is_plain for site in model.wiring.sites)
     )
-    rows = ROWS if has_rows and not whole else None
+    edits = [edit for edit in model.edits if with_gradients or not edit.acts_by_rows]
+    why_whole = whole + ([f"edits ({describe_edits(edits)})"] if edits else [])
+    rows = ROWS if has_rows and not why_whole else None
     if settings.windows is not None and (whole or with_gradients):
         raise InputError(
             f"{(whole or with_gradients)[0]} would count the overlap of windows twice. Leave it "
@@ -185,7 +188,7 @@ def make_plan(
         )
     if rows is None:
         n_kept = len(available) if any(isinstance(m, LayersMetric) for m in chosen) else 1
-        check_length(model, settings, max(surveyed.lengths, default=0), whole, n_kept)
+        check_length(model, settings, max(surveyed.lengths, default=0), why_whole, n_kept)
     is_swept = all(
         any(isinstance(r, Swept) for m in chosen if block in m.blocks for r in m.reductions)
         for block in model.info.blocks
@@ -227,7 +230,7 @@ def check_length(
         f"Documents of up to {tokens:,} tokens have {size / 1e9:.1f} GB of attention in a layer of "
         f"{model.info.n_heads} heads, {n_kept} kept at once, and {reason}. This machine has "
         f"{memory() / 1e9:.0f} GB. Pass max_tokens={run_options.MAX_TOKENS}"
-        f"{', or leave these metrics out' if whole else ''}."
+        f"{', or leave these out' if whole else ''}."
     )
 
 
@@ -333,7 +336,9 @@ class _Job:
         if report.truncated:
             limit = plan.settings.max_tokens
             verb = "was" if report.truncated == 1 else "were"
-            warn(f"{counted(report.truncated)} {verb} cut to {limit} tokens (max_tokens).")
+            is_all = limit == self.model.info.max_length
+            why = f", all that {self.model.name} takes" if is_all else " (max_tokens)"
+            warn(f"{counted(report.truncated)} {verb} cut to {limit} tokens{why}.")
         order = [block for block in self.model.info.blocks if block in measured.states]
         states: States = {block: measured.states[block] for block in order}
         blocks = finalize_all(states, plan.metrics, plan.axes, layers, over=plan.settings.over)

@@ -118,7 +118,9 @@ class Meter:
 
     def _show(self) -> None:
         done = sum(self._under_way.values(), self._done)
-        n = self._before + done.documents
+        n: float = self._before + done.documents
+        if not done.documents:  # the first may be a book: show its rows
+            n += min(self._part(done), 0.99)
         if self._bar is not None:
             rates = " · ".join(self._rates(done))
             self._bar.update(self._task, completed=n, rates=rates)
@@ -129,20 +131,21 @@ class Meter:
             self._last = time.monotonic()
             self._interval = min(2 * self._interval, MAX_BETWEEN_LINES)
             share = n / self._total if self._total else 1.0
-            parts = (f"{n} of {self._total} documents ({share:.0%})", *self._rates(done))
+            parts = (f"{int(n)} of {self._total} documents ({share:.0%})", *self._rates(done))
             self._line(", ".join(parts))
+
+    def _part(self, done: Amount) -> float:
+        """Return the share of the work that is done: of characters, else of documents."""
+        if self._left.characters and done.characters:
+            return done.characters / self._left.characters
+        return done.documents / max(self._left.documents, 1)
 
     def _rates(self, done: Amount) -> list[str]:
         """Return speed and remaining time: `31.8/s`, `812 tokens/s`, `12 s left`."""
-        seconds = time.monotonic() - self._started
-        if not done.documents or not seconds:
+        seconds, part = time.monotonic() - self._started, self._part(done)
+        if not part or not seconds:
             return []
-        part = (
-            done.characters / self._left.characters
-            if self._left.characters and done.characters
-            else done.documents / max(self._left.documents, 1)
-        )
-        rates = [f"{done.documents / seconds:,.1f}/s"]
+        rates = [f"{done.documents / seconds:,.1f}/s"] if done.documents else []
         rates += [f"{done.tokens / seconds:,.0f} tokens/s"] if done.tokens else []
         return [*rates, f"{_clock(max(seconds / part - seconds, 0.0))} left"]
 

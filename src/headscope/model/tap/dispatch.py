@@ -24,13 +24,7 @@ from headscope.attention import Attention, BlockName, LayerReader
 from headscope.errors import InputError, TapUnsupported
 from headscope.model.edits import Edit, Vectors, WatchOutputs
 from headscope.model.tap.forward_pass import BoundSites, ForwardInputs
-from headscope.model.tap.interface import (
-    EagerFunction,
-    eager_attention,
-    intercepted,
-    locked_modules,
-    modules_of,
-)
+from headscope.model.tap.interface import eager_attention, intercepted, locked_modules, modules_of
 from headscope.model.tap.interrupts import deliver, held, interrupts_held
 from headscope.model.tap.rows import (
     EagerCall,
@@ -120,14 +114,18 @@ class Participants:
         self.wants_scores = any(x.wants_scores for x in attachments)
         self.wants_gradient = any(x.on_gradient is not None for x in attachments)
         self.returns_weights = all(x.returns_weights for x in attachments)
-        self.is_unread = all(
-            m.attachment.layers is not None and m.site.layer not in m.attachment.layers
-            for m in members
+        self.is_unread = any(x.layers is not None for x in attachments) and all(
+            x.reader is None if x.layers is None else self.site.layer not in x.layers
+            for x in attachments
         )
-        alone = members[0] if len(members) == 1 else None
-        self.rows = alone.attachment.rows if alone and not alone.inputs.has_own_mask else None
-        """Rows of a block; None if anything attached needs the whole layer."""
         self.takes_gradients = any(x.takes_gradients for x in attachments)
+        self.reading = [m for m in members if m.attachment.reader is not None]
+        self.rows: int | None = None
+        """Rows of a block; None if anything attached needs the whole layer."""
+        needs_whole = self.wants_scores or self.wants_gradient or len(self.reading) != 1
+        by_rows = all(edit.acts_by_rows and not self.takes_gradients for _, edit in self.edits)
+        if by_rows and not needs_whole and not self.reading[0].inputs.has_own_mask:
+            self.rows = self.reading[0].attachment.rows
 
     def edit_vectors(self, vectors: Vectors) -> Vectors:
         """Apply all edits to the vectors."""
@@ -262,38 +260,25 @@ class _Dispatcher:
 
     # Interface route: the family's eager function is called here.
 
-    def _through_interface(
-        self,
-        function: EagerFunction,
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *args: object,
-        **kwargs: object,
-    ) -> tuple[Tensor, Tensor | None]:
+    def _through_interface(self, *given: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
         participants = self._next_call().get(0)
-        call = EagerCall(function, module, query, key, value, args, kwargs)
+        call = EagerCall._make((*given[:5], given[5:], kwargs))
         if participants is None:
             return call.with_mask().run()
         is_changed = participants.is_changed or participants.wants_gradient
-        needs_steps = bool(participants.edits) or is_changed or participants.wants_scores
         if not participants.returns_weights:
             if participants.is_unread and not is_changed:
                 output, _ = run_unread(call, participants.site, _plain_mask(call, participants))
                 return participants.edit_outputs(output.transpose(1, 2)).transpose(1, 2), None
-            if not needs_steps and participants.rows is not None:
+            if participants.rows is not None:
                 run = _with_gradients if participants.takes_gradients else _by_rows
                 return run(participants, call), None
-        vectors = participants.edit_vectors(Vectors(query, key, value))
+        vectors = participants.edit_vectors(Vectors(call.query, call.key, call.value))
         call = call.with_mask()._replace(**vectors._asdict())
         scores: Tensor | None = None
-        if needs_steps:
-            hooks = _InterfaceEdits(participants, query.shape[2], key.shape[2])
-            watch = Watch(hooks, keeps_scores=participants.wants_scores, replace_at="product")
-            with watch:
-                output, _ = call.run()
-            weights, scores = watch.steps[-1].weights, watch.steps[-1].scores
+        if participants.edits or participants.wants_gradient or participants.wants_scores:
+            lengths = call.query.shape[2], call.key.shape[2]
+            output, weights, scores = _watched(participants, call.run, *lengths)
         else:
             output, weights = call.run()
         assert weights is not None
@@ -382,6 +367,20 @@ class _FoldedEdits(Hooks):
         return Vectors(*(a if a is None or b is None else b.reshape(a.shape) for a, b in pairs))
 
 
+def _watched(
+    participants: Participants,
+    run: Callable[[], tuple[Tensor, object]],
+    n_queries: int,
+    n_keys: int,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Run one call, or a block of one, with its edits; return output, weights and scores."""
+    hooks = _InterfaceEdits(participants, n_queries, n_keys)
+    watch = Watch(hooks, keeps_scores=participants.wants_scores, replace_at="product")
+    with watch:
+        output, _ = run()
+    return output, watch.steps[-1].weights, watch.steps[-1].scores
+
+
 def _inputs(
     bound_sites: BoundSites, computation: int, sites: dict[BoundSites, dict[int, Site]]
 ) -> tuple[ForwardInputs, BlockName]:
@@ -406,13 +405,22 @@ def _plain_mask(call: EagerCall, participants: Participants) -> PlainMask | None
 
 def _by_rows(participants: Participants, call: EagerCall) -> Tensor:
     """Run one call block by block, each read as soon as it is computed."""
-    member, site, rows = participants.members[0], participants.site, participants.rows
+    member, site, rows = participants.reading[0], participants.site, participants.rows
     assert rows is not None
-    is_causal = site.block in member.bound_sites.wiring.causal_blocks
+    is_causal = site.block in participants.members[0].bound_sites.wiring.causal_blocks
     plain = _plain_mask(call, participants) if member.attachment.computes_softmax else None
     is_fused = plain is not None and site.is_plain and call.query.dtype == torch.float32
     n_queries, n_keys = call.query.shape[2], call.key.shape[2]
     is_cut = is_causal and n_queries == n_keys
+    if participants.edits:
+        is_fused, function = False, call.function
+        vectors = participants.edit_vectors(Vectors(call.query, call.key, call.value))
+
+        def edited(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+            run = functools.partial(function, *args, **kwargs)
+            return _watched(participants, run, n_queries, n_keys)[:2]
+
+        call = call._replace(function=edited, **vectors._asdict())
 
     def again(block: slice) -> Tensor:
         with torch.inference_mode():

@@ -148,7 +148,7 @@ class EagerCall(NamedTuple):
     def with_mask(self) -> EagerCall:
         """Return the call with the mask of all queries and keys."""
         mask = self.mask
-        return self._sliced(None, None, mask.whole()) if isinstance(mask, MaskRecipe) else self
+        return self._masked(mask.whole()) if isinstance(mask, MaskRecipe) else self
 
     def of_rows(self, rows: slice, n_keys: int) -> EagerCall:
         """Return the call for some queries and the first keys."""
@@ -158,22 +158,19 @@ class EagerCall(NamedTuple):
         elif isinstance(mask, Tensor):
             mask = mask[..., :n_keys]
             mask = mask if mask.shape[-2] == 1 else mask[..., rows, :]
-        return self._sliced(rows, n_keys, mask)
-
-    def _sliced(self, rows: slice | None, n_keys: int | None, mask: object) -> EagerCall:
-        kwargs = dict(self.kwargs)
-        shape = self.query.shape[2], self.key.shape[2]
-        if not self.args and "attention_mask" in kwargs:
-            kwargs["attention_mask"] = mask
-        call = self._replace(args=(mask, *self.args[1:]) if self.args else (), kwargs=kwargs)
-        if rows is None:
-            return call
-        for name in kwargs.keys() - {"attention_mask"}:  # position biases
-            value = kwargs[name]
+        call, shape = self._masked(mask), (self.query.shape[2], self.key.shape[2])
+        for name in self.kwargs.keys() - {"attention_mask"}:  # position biases
+            value = self.kwargs[name]
             if isinstance(value, Tensor) and value.ndim > 2 and value.shape[-2:] == shape:
-                kwargs[name] = value[..., rows, :n_keys]
+                call.kwargs[name] = value[..., rows, :n_keys]
         keys, values = self.key[:, :, :n_keys], self.value[:, :, :n_keys]
         return call._replace(query=self.query[:, :, rows], key=keys, value=values)
+
+    def _masked(self, mask: object) -> EagerCall:
+        kwargs = dict(self.kwargs)
+        if not self.args and "attention_mask" in kwargs:
+            kwargs["attention_mask"] = mask
+        return self._replace(args=(mask, *self.args[1:]) if self.args else (), kwargs=kwargs)
 
     def run(self) -> tuple[Tensor, Tensor | None]:
         """Call the function."""
