@@ -15,10 +15,13 @@ from pathlib import Path
 from studies.errors.asking import FRONT, ask
 from studies.errors.causal import CORPORA, causal_rates
 from studies.errors.causal import HELD_OUT as CAUSAL_HELD_OUT
+from studies.errors.made_up import made_up_runs
 from studies.errors.measures import QUESTIONS
 from studies.errors.page import write_page
-from studies.errors.populations import HELD_OUT, read_populations
+from studies.errors.populations import HELD_OUT, TITLES, read_populations
 from studies.errors.record import Rate, read_rates, write_rates
+from studies.errors.sentences import CORPORA as SPOKEN_CORPORA
+from studies.errors.sentences import SPOKEN, asked_of, real_runs, sentence_rates
 
 
 def main() -> None:
@@ -34,9 +37,7 @@ def main() -> None:
         "The sums of documents are measured once and kept in --out. "
         "tests/statistics has a small version with fixed seeds.",
     )
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with gum/, ud_ewt/ and gap/"
-    )
+    parser.add_argument("--data", type=Path, help="folder with gum/, ud_ewt/ and gap/")
     parser.add_argument("--out", type=Path, default=Path("studies/runs/errors"),
                         help="where the sums of documents are kept")  # fmt: skip
     parser.add_argument("--repetitions", type=int, default=1000,
@@ -48,9 +49,14 @@ def main() -> None:
                         "`front` runs a model, the others draw from the sums of --out")  # fmt: skip
     parser.add_argument("--causal", action="store_true",
                         help="only effects, patching, importance, variability, tags")  # fmt: skip
+    parser.add_argument("--sentences", action="store_true",
+                        help="only antecedents, norms, probes, replication, training")  # fmt: skip
     options = parser.parse_args()
+    if options.data is None and not options.sentences:
+        parser.error("--data is missing: a folder with gum/, ud_ewt/ and gap/")
     began = time.perf_counter()
     run = _run()
+    rates: list[Rate] = []
     if options.causal:
         for model, corpus in itertools.product(options.models, CORPORA):
             found = causal_rates(options.data, options.out, model, corpus, options.repetitions)
@@ -58,9 +64,22 @@ def main() -> None:
             write_rates([replace(rate, choosing=choosing, run=run) for rate in found])
         write_page()
         return
+    if options.sentences:
+        sources = itertools.product(options.models, SPOKEN_CORPORA) if options.data else ()
+        asked = {"made up, documents": asked_of(*made_up_runs())}
+        for model, corpus in sources:
+            runs, scores = real_runs(options.data, options.out, model, corpus)
+            asked[f"{TITLES[model]}, {corpus}"] = asked_of(runs, scores)
+        for name, samples in asked.items():
+            few = options.repetitions // 5
+            found = sentence_rates(name, samples, few, options.processes)
+            rates += [replace(rate, choosing=_choosing(name), run=run) for rate in found]
+        kept = [rate for rate in read_rates() if rate.question not in SPOKEN]
+        write_rates([*kept, *rates], is_whole=True)
+        write_page()
+        return
     populations = read_populations(options.data, options.out, options.models)
     _say(f"read after {time.perf_counter() - began:.0f} s")
-    rates: list[Rate] = []
     asked = ask(options.questions, populations, options.data, options.repetitions,
                 processes=options.processes)  # fmt: skip
     for question, some in asked:
@@ -68,7 +87,7 @@ def main() -> None:
             rates.append(replace(rate, choosing=_choosing(rate.population), run=run))
             _say(rates[-1])
         _say(f"{question}: {time.perf_counter() - began:.0f} s")
-    rates += [rate for rate in read_rates() if rate.question.startswith("causal")]
+    rates += [r for r in read_rates() if r.question.startswith("causal") or r.question in SPOKEN]
     write_rates(rates, is_whole=options.questions == every)
     write_page()
 

@@ -67,20 +67,18 @@ SENTENCES = (
      "made-up shares: false in at most .028"),
     ("The best heads of a model are better", "cross-fitted, every head", "relations",
      "made-up documents: false in at most .04"),
-    ("Heads find antecedents, more than a rule", "cross-fitted, paired", "rules",
-     "– (as for relations)"),
-    ("Weighted by norms, null attention falls", "paired t", "none", "– (as between models)"),
-    ("Trained probes find the parent of …", "jackknife", "describes", "–"),
-    ("N findings hold on another corpus", "as found, one-sided", "findings", "– (as for lists)"),
-    ("The first head of a role in training", "interval at each step", "steps (Bonferroni)",
-     "– (as for shares)"),
-    ("N planned claims hold", "one-sided, with the sign test", "planned tests",
-     "– (as for lists)"),
+    ("Heads find antecedents, more than a rule", "cross-fitted, paired", "rules", "antecedents"),
+    ("Weighted by norms, null attention falls", "paired t", "none", "norms"),
+    ("Trained probes find the parent of …", "jackknife", "describes", "probes"),
+    ("N findings hold on another corpus", "as found, one-sided", "findings", "replicates"),
+    ("The first head of a role in training", "set of what may be first", "steps", "first"),
+    ("From step … on it stays above 50 %", "interval at each step", "steps (Bonferroni)", "onsets"),
+    ("N planned claims hold", "one-sided, with the sign test", "planned tests", "planned"),
     ("N of M claims hold", "all of these", "claims (Holm)", "end to end, below"),
 )  # fmt: skip
 """Kinds of sentences: the words, the test, over what it is corrected, and the question here. If no
-question of the study is about them: what `tests/statistics` and `tests/run` count, or a dash."""
-HELD = ("coverage", "pair", "slope", "best", "r")
+question of the study is about them: what `tests/statistics` and `tests/run` count."""
+HELD = ("coverage", "pair", "slope", "best", "r", "probes", "first", "onsets")
 """Questions whose rates are of intervals and sets that hold, not of false claims."""
 USED = "used"
 """For choosing procedures; other populations were held out."""

@@ -171,10 +171,20 @@ def test_effects_on_the_loss_say_it(tiny_llama: Model, tmp_path: Path) -> None:
 def test_copies_are_reported() -> None:
     text = "The cat sat on the mat."
     copies = [text] * 3 + [f"Number {n} is another text." for n in range(9)]
-    expected = "2 of 12 texts are copies of others, yet taken as independent"
+    expected = "2 of 12 texts are copies or near-copies of others, yet taken as independent"
     assert said(hs.read(copies)) == expected
     assert said(hs.read([*copies, *(f"And {n} more such texts." for n in range(9))])) == ""  # few
     assert said(hs.read(["Yes."] * 12)) == ""  # short texts are equal by chance
     words = tuple(text[:-1].split())
     within = [replace(Document.from_words(words, id=f"s{n}"), part_of="one") for n in range(12)]
     assert said(hs.read(within)) == ""  # refrains of one document
+
+
+def test_near_copies_are_reported() -> None:
+    start = "The committee met on Monday to discuss the plans for a bridge over the river in"
+    places = [f"{start} {place}." for place in ("York", "Bonn", "Lima", "Oslo")]
+    others = [f"In {n} a farmer sold {n + 2} cows to the {n * 7}th of his sons." for n in range(8)]
+    assert said(hs.read([*places, *others])).startswith("3 of 12 texts are copies or near-copies")
+    assert said(hs.read([*places[:2], *others])) == ""  # a tenth may be
+    assert said(hs.read(others)) == ""
+    assert said(hs.demo_corpus("sentence")) == ""

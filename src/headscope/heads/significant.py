@@ -322,6 +322,12 @@ class Onsets(Table):
     rows: tuple[Onset, ...]
 
     @property
+    def earliest(self) -> tuple[Onset, ...]:
+        """Heads that cannot be told from the first: not shown to rise after it surely has."""
+        high = self.rows[0].high if self.rows else None
+        return tuple(row for row in self.rows if high is None or row.low <= high)
+
+    @property
     def _note(self) -> str:
         return self.caption
 

@@ -21,7 +21,7 @@ from headscope.figures.chart_types import Cell, Figure, Phrase
 from headscope.figures.layer_charts import GROUPED, SCORES, group_values
 from headscope.heads import replication
 from headscope.heads.roles import corpus_roles
-from headscope.heads.significant import Onset, find_onsets
+from headscope.heads.significant import Onset, Onsets, find_onsets
 from headscope.metrics.core.finalize import block_jackknives, state_of
 from headscope.reporting.hypothesis_tests import ALPHA
 from headscope.reporting.report_tables import COMPARED, measure_title, p_shown, table_of
@@ -34,6 +34,7 @@ from headscope.reporting.wording import (
     listed,
     points,
     sentence,
+    tied_heads,
     with_interval,
 )
 from headscope.results.result import Result
@@ -359,7 +360,8 @@ def replications(
 
 def about_replications(tables: Sequence[replication.TestedFindings]) -> list[Phrase]:
     """Write how many findings hold on another corpus."""
-    return [[f"{table.title}: {table.summary}", *cited("replication")] for table in tables]
+    test = aside("; heads in total and in most documents")
+    return [[f"{table.title}: {table.summary}", test, *cited("replication")] for table in tables]
 
 
 def replication_table(tables: Sequence[replication.TestedFindings]) -> Figure | None:
@@ -369,7 +371,8 @@ def replication_table(tables: Sequence[replication.TestedFindings]) -> Figure | 
         "Findings on another corpus",
         "Findings of the first corpus, tested on the second: one-sided, in the direction of the "
         "first, p values corrected over all findings (Holm). “Not shown” is not a disproof: the "
-        "second corpus may be too small. Heads were chosen on the first corpus alone.",
+        "second corpus may be too small. Heads were chosen on the first corpus alone, and are "
+        "above in total and in most documents.",
         [
             ("Findings", "text"),
             *((x, "text") for x in ("First", "Second", "p, corrected", "There")),
@@ -387,28 +390,30 @@ Tracks = Sequence[tuple[int, Result]]
 """Number of a subject, and a result of it with the axis `step`."""
 
 
-def _rises(tracks: Tracks) -> Iterator[tuple[int, Result, str, Onset]]:
+def _rises(tracks: Tracks) -> Iterator[tuple[int, Result, str, Onsets]]:
     for subject, result in tracks:
         known = with_previous(result).dataset
         for name in SCORES if len(result.steps) > 1 and result.states else ():
             if name in known:
-                yield from ((subject, result, name, row) for row in find_onsets(result, name).rows)
+                yield subject, result, name, find_onsets(result, name)
 
 
 def about_training(tracks: Tracks) -> list[Phrase]:
-    """Write which head rose first above what a role needs, for each score."""
-    firsts: dict[tuple[int, str, str], Onset] = {}
-    for subject, result, name, row in _rises(tracks):
-        firsts.setdefault((subject, result.corpus_name, name), row)
+    """Write which head rose first above what a role needs, and how many cannot be told from it."""
+    firsts: dict[tuple[int, str, str], Onsets] = {}
+    for subject, result, name, onsets in _rises(tracks):
+        if onsets.rows:
+            firsts.setdefault((subject, result.corpus_name, name), onsets)
     return [
         sentence(
             head(subject, row.layer, row.head),
-            f" is the first {name.replace('_', '-')} head on {corpus}: "
+            f" is the first {name.replace('_', '-')} head on {corpus}{tied_heads(len(tied))}: "
             f"from step {row.step:,} on it stays above 50 %",
             aside(f" [{row.low:,}–{'?' if row.high is None else f'{row.high:,}'}]"),
             *cited(ONSETS),
         )
-        for (subject, corpus, name), row in firsts.items()
+        for (subject, corpus, name), onsets in firsts.items()
+        for row, *tied in [onsets.earliest]
     ]
 
 
@@ -451,7 +456,8 @@ def onset_table(tracks: Tracks) -> Figure | None:
                 role(result, 1, row),
                 row.value,
             ]
-            for subject, result, name, row in _rises(tracks)
+            for subject, result, name, onsets in _rises(tracks)
+            for row in onsets.rows
         ],
         paper="Olsson et al. 2022",
     )
@@ -467,7 +473,8 @@ def about_planned(
         holds = [claim for claim, estimate in planned if estimate.verdict == replication.HOLDS]
         said = [f"{claim.text} ({claim.show(claim.found)})" for claim in holds[:MAX]]
         more = [f"{len(holds) - MAX} more"] if len(holds) > MAX else []
-        test = f"planned, after correction over {count_of(len(planned), 'planned test')}"
+        tests = count_of(len(planned), "planned test")
+        test = f"planned; heads in total and in most documents; after correction over {tests}"
         start = f"{subject.title}: {len(holds)} of {len(planned)} planned claims hold"
         sentences.append(
             sentence(start, aside(f" ({test})"), ": " * bool(said), listed(said + more), ".")

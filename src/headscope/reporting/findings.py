@@ -36,6 +36,7 @@ from headscope.reporting.wording import (
     listed,
     points,
     sentence,
+    tied_heads,
     with_interval,
 )
 from headscope.results.display import label_of
@@ -336,7 +337,7 @@ def _aligned_head(subject: ModelResults, number: int) -> Phrase | None:
     return [
         most if above.n_best else "Of heads that do so in most documents, the highest is ",
         head(number, layer, at),
-        f" with {with_interval(value, 'share of attention')}{_tied_heads(above.n_best - 1)}; "
+        f" with {with_interval(value, 'share of attention')}{tied_heads(above.n_best - 1)}; "
         f"{len(above.passed)} of {above.n_tested} heads are above the baseline",
         aside(f" ({above.correction})"),
         ".",
@@ -421,7 +422,7 @@ def _variability(subject: ModelResults, number: int) -> Phrase | None:
         "The head that depends most on position and least on the text is ",
         head(number, layer, at),
         f": {with_interval(least, 'share of attention')} of its attention varies, against "
-        f"{with_interval(mean, 'share of attention')} on average{_tied_heads(below[1])}",
+        f"{with_interval(mean, 'share of attention')} on average{tied_heads(below[1])}",
         aside(f" (after correction over {values.size} heads)"),
         ".",
     ]
@@ -551,11 +552,6 @@ def _tied_layers(tied: Sequence[int]) -> str:
         others = [f"one of {len(others)} more"]
     alike = f" (or {' or '.join(others)}, which cannot be told from it)" if others else ""
     return f"layer {tied[0]}{alike}"
-
-
-def _tied_heads(n: int) -> str:
-    """`, from which 3 other heads cannot be told`."""
-    return f", from which {count_of(n, 'other head')} cannot be told" if n > 0 else ""
 
 
 def _named(number: int, heads: Sequence[HeadValue], units: str = "share of attention") -> Phrase:

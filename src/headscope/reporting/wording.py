@@ -86,6 +86,11 @@ def count_of(n: int, noun: str) -> str:
     return f"one {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def tied_heads(n: int) -> str:
+    """`, from which 3 other heads cannot be told`."""
+    return f", from which {count_of(n, 'other head')} cannot be told" if n > 0 else ""
+
+
 def plain(parts: Iterable[SentencePart]) -> str:
     """A sentence as text: heads by name, without references to figures."""
     shown = []

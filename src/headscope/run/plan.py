@@ -29,6 +29,7 @@ from headscope.run.options import Settings
 from headscope.run.progress import Amount
 from headscope.text.corpus import Corpus
 from headscope.text.document import Document
+from headscope.text.pairs import count_copies, sketch_of
 from headscope.text.readers.reader import ReadLog
 
 NO_GROUP = "(none)"
@@ -191,9 +192,11 @@ class Plan:
 
 
 MIN_COPY = 20
-"""Characters from which on equal texts of different documents are copies, not chance."""
+"""Characters from which on like texts of different documents are copies, not chance."""
 MAX_COPIES = 0.1
 """A larger share of copies is reported: intervals over copies are too narrow."""
+MAX_COMPARED = 100_000
+"""Number of first texts that are compared with one another."""
 
 
 def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None = None) -> Survey:
@@ -205,12 +208,13 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
     has_trees = has_mentions = False
     buckets = set[tuple[str, int]]()
     lengths, sample_hashes = array("L"), array("d")
-    texts, sources = array("q"), array("q")  # of texts, and of texts with their documents
+    sketches: list[np.ndarray] = []
+    sources: list[int] = []
     for document in corpus.read(report):
         content.update(document.digest().encode())
-        if len(document.text) >= MIN_COPY:
-            texts.append(hash(document.text))
-            sources.append(hash((document.text, document.part_of or document.id)))
+        if len(document.text) >= MIN_COPY and len(sketches) < MAX_COMPARED:
+            sketches.append(sketch_of(document.text))
+            sources.append(hash(document.part_of or document.id))
         tags.update(tags_of(document, settings.tagset) or ())
         if document.parents is not None:
             has_trees = True
@@ -231,12 +235,10 @@ def survey(corpus: Corpus, settings: Settings, facts: Mapping[str, Fact] | None 
             f"by={settings.by!r}, but no document of {corpus.name} has {settings.by!r} in its "
             "Document.meta."
         )
-    n_copies = len(np.unique(sources)) - len(np.unique(texts))
-    if n_copies > MAX_COPIES * len(lengths):
-        said = (
-            f"{n_copies:,} of {len(lengths):,} texts are copies of others, yet taken as independent"
-        )
-        report.independence[said] = None
+    n_copies, n = count_copies(sketches, sources), min(len(lengths), MAX_COMPARED)
+    if n_copies > MAX_COPIES * n:
+        said = f"{n_copies:,} of {n:,} texts are copies or near-copies of others"
+        report.independence[f"{said}, yet taken as independent"] = None
     return Survey(
         name=corpus.name,
         unit=corpus.unit_name,

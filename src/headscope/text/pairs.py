@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tomllib
+import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -301,6 +302,36 @@ def find_templates(texts: Sequence[str]) -> np.ndarray:
                 first = [kept if number == merged else number for number in first]
     by_words = dict(zip(distinct, first, strict=True))
     return _numbered([by_words[sequence] for sequence in words])
+
+
+RUN, SKETCH = 3, 16
+"""Words of a shingle, and number of a text's shingles that are compared."""
+MIN_SHINGLES = 0.4
+"""Least share of these that a near-copy has in common with another text. In GUM and EWT, at most
+1.6 % of sentences have so many, real copies included; of both sides of WinoBias, 63 %."""
+
+
+def sketch_of(text: str) -> np.ndarray:
+    """Return a sample of a text's shingles: the smallest hashes (Broder 1997)."""
+    words = re.findall(r"\w+", text.lower())
+    runs = {" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1)} or {text}
+    return np.array(sorted(zlib.crc32(run.encode()) for run in runs)[:SKETCH], dtype=np.uint32)
+
+
+def count_copies(sketches: Sequence[np.ndarray], sources: Sequence[int]) -> int:
+    """Return the number of texts that are copies or near-copies of an earlier one, which is of
+    another source. Each shingle is looked up in the first text that has it.
+    """
+    if not sketches:
+        return 0
+    sizes, source = np.array([len(sketch) for sketch in sketches]), np.array(sources)
+    text = np.repeat(np.arange(len(sizes)), sizes)
+    _, places, numbers = np.unique(np.concatenate(sketches), return_index=True, return_inverse=True)
+    first = text[places][numbers]
+    is_apart = source[first] != source[text]
+    pairs, n = np.unique((text * len(sizes) + first)[is_apart], return_counts=True)
+    copies = pairs // len(sizes)
+    return len(np.unique(copies[n >= MIN_SHINGLES * sizes[copies]]))
 
 
 def _shared(left: tuple[str, ...], right: tuple[str, ...]) -> int:
