@@ -11,6 +11,9 @@ from tests.families.examine import Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 
+N_CELLS, LIVE = 13, 10
+"""Cells of a line as `split` gives them, and the place of the column *live*."""
+
 HEADER = """\
 # Which models the tap reads
 
@@ -107,6 +110,25 @@ def line(row: Row) -> str:
         "; ".join(filter(None, [_remark(row), row.detail])),
     ]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def live_column(text: str) -> dict[str, str]:
+    """What the page says of each family it reads, in the column *live*."""
+    return {cells[1].strip(): cells[LIVE].strip() for cells in _rows(text)}
+
+
+def with_live_column(text: str, found: dict[str, str]) -> str:
+    """The page with this column, and a sentence that counts it."""
+    for cells in _rows(text):
+        said = found.get(cells[1].strip(), "").replace("|", "/")
+        text = text.replace("|".join(cells), "|".join([*cells[:LIVE], f" {said} ", *cells[LIVE + 1 :]]))
+    return text
+
+
+def _rows(text: str) -> list[list[str]]:
+    """Cells of the families that are read; the first and the last are empty."""
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
+    return [cells for cells in lines if len(cells) == N_CELLS and cells[1].strip() != "family"]
 
 
 def _remark(row: Row) -> str:
