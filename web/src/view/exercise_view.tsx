@@ -8,7 +8,7 @@ import { roleLook } from "../paint/roles.ts";
 import { FULL_SCORE, scoreOf } from "../state/exercise.ts";
 import { type HeadId, headCode, headName, parseHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button, pointing } from "./controls.tsx";
+import { Button, CopyButton, pointing } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
 
@@ -149,9 +149,7 @@ export function ExerciseBar() {
           )}
         </>
       )}
-      <Button class="b" onClick={() => void navigator.clipboard?.writeText(exerciseLink(number))}>
-        Copy link
-      </Button>
+      <CopyButton key={number} text={() => exerciseLink(number)} label="Copy link" />
       <Button class={isRevealed && isLast ? "go" : "b"} onClick={() => exercise.open(0)}>
         {isRevealed && isLast ? "Done" : "Leave"}
       </Button>

@@ -19,7 +19,7 @@ import { labelEms, widestEms } from "../paint/painter.ts";
 import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button } from "./controls.tsx";
+import { Button, copyText } from "./controls.tsx";
 import {
   copyOf,
   csvText,
@@ -54,7 +54,6 @@ export function ExportMenu() {
   const save = async (file: Blob | Promise<Blob>, as: string) => download(await file, as);
   const table = (rows: readonly Row[]) =>
     new Blob([csvText(rows, "\n")], { type: "text/csv;charset=utf-8" });
-  const copy = (text: string) => navigator.clipboard?.writeText(text);
   const drawing = (): Drawing => {
     const wires = explorer.root.querySelector<SVGSVGElement>(".wires-svg");
     const part = session.wires.peek();
@@ -84,8 +83,10 @@ export function ExportMenu() {
       {choice("All heads: roles, effects (CSV)", () =>
         save(table(headRows(session)), `headscope-${model}-heads.csv`),
       )}
-      {choice("Copy link", () => copy(location.href))}
-      {choice("Copy as a story step", () => copy(`("", "${session.store.step}"),`))}
+      {choice("Copy link", async () => void (await copyText(location.href)))}
+      {choice("Copy as a story step", async () => {
+        await copyText(`("", "${session.store.step}"),`);
+      })}
     </div>
   );
 }

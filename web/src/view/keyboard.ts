@@ -3,7 +3,7 @@
 import { indexOfHead } from "../data/effects.ts";
 import type { Filter } from "../data/filtered_block.ts";
 import { rowOf } from "../data/tokens.ts";
-import { COLORS, type ColorBy, THEMES } from "../state/selection.ts";
+import { COLORS, type ColorBy, isSameHead, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import { consume } from "./controls.tsx";
 import type { ExplorerContext } from "./explorer_context.ts";
@@ -59,10 +59,10 @@ function actions(explorer: ExplorerContext): Record<string, () => void> {
   const above = (step: number) =>
     set({ above: Math.round(Math.min(0.5, Math.max(0, filter.above + step)) * 100) / 100 });
   const bindings: Record<string, () => void> = {
-    ArrowLeft: () => stepHead(explorer, -1),
-    ArrowRight: () => stepHead(explorer, 1),
-    ArrowUp: () => stepLayer(explorer, -1),
-    ArrowDown: () => stepLayer(explorer, 1),
+    ArrowLeft: () => stepFrom(explorer, stepHead, -1),
+    ArrowRight: () => stepFrom(explorer, stepHead, 1),
+    ArrowUp: () => stepFrom(explorer, stepLayer, -1),
+    ArrowDown: () => stepFrom(explorer, stepLayer, 1),
     ",": () => stepWord(session, -1),
     ".": () => stepWord(session, 1),
     Escape: () => clearStep(explorer),
@@ -117,6 +117,23 @@ function stepPlace({ session }: ExplorerContext, step: number): void {
   const current = indexOfHead(present, index, head);
   const next = present[Math.min(present.length - 1, Math.max(0, current + step))];
   session.update({ layer: block.layers[next.layerIndex], head: next.head });
+}
+
+/** Go to another head. After “+ head”, the one left behind stays drawn under it. */
+function stepFrom(
+  explorer: ExplorerContext,
+  step: (explorer: ExplorerContext, by: number) => void,
+  by: number,
+): void {
+  const { session, adding } = explorer;
+  const { layer, head, also } = session.selection.peek();
+  if (adding.peek() && !session.exercise.isHidden.peek()) {
+    session.update({
+      also: [...also.filter((id) => !isSameHead(id, { layer, head })), { layer, head }],
+    });
+  }
+  adding.value = false;
+  step(explorer, by);
 }
 
 function stepHead(explorer: ExplorerContext, step: number): void {

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Focus } from "../data/filtered_block.ts";
 import { formatWeight } from "../data/format.ts";
 import { type Piece, pieceOf } from "../data/media.ts";
-import { type Entry, printed } from "../data/tokens.ts";
+import { type Entry, named, printed, unitOf } from "../data/tokens.ts";
 import type { Tokens } from "../data/trace.ts";
 import {
   patchAt,
@@ -54,7 +54,9 @@ function Medium({ side }: { side: Side }) {
   const matrix = session.matrix(side);
   const focus = session.focus(side);
   const shares = matrix && sharesOf(matrix, focus, queries, keys);
-  const room = { width: Math.max(40, width - 28), height: Math.max(40, height - 62) };
+  // Words and controls stand below, in more lines on a phone.
+  const below = session.layout.value === "phone" ? 106 : 62;
+  const room = { width: Math.max(40, width - 28), height: Math.max(40, height - below) };
   // Patches are pointed at as queries, or as keys if queries are text.
   const axis = block.queryTokens.pieces.some(Boolean) ? "query" : "key";
   const { pictures } = media;
@@ -106,8 +108,7 @@ function Medium({ side }: { side: Side }) {
         onPointerMove={(event) => {
           const entry = entryAt(event);
           session.point(entry ? { [axis]: entry.positions[0] } : {});
-          if (entry)
-            explorer.showTip(event, `${printed(entry.label)} · ${axis} ${entry.positions[0]}`);
+          if (entry) explorer.showTip(event, `${named(entry)} · ${axis} ${entry.positions[0]}`);
           else explorer.hideTip();
         }}
         onPointerLeave={explorer.clearHover}
@@ -184,9 +185,7 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
   const kind = isSound ? "frame" : "patch";
   const who = word ? (isPiece ? `${kind} ${printed(word.label)}` : `“${printed(word.label)}”`) : "";
   const [piece, pieces] = isSound ? ["frame", "frames"] : ["patch", "patches"];
-  const areRead = side.block.queryTokens.pieces.every(
-    (one, i) => one !== null || side.block.queryTokens.special[i],
-  );
+  const areRead = unitOf(side.block.queryTokens) !== null;
   const what = !word
     ? `Where all ${rows.length} ${areRead ? pieces : "words"} look, on average`
     : turned

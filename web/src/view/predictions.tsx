@@ -2,7 +2,7 @@
 
 import type { Answer } from "../../generated/payload.ts";
 import { probability } from "../data/format.ts";
-import { inText, printed } from "../data/tokens.ts";
+import { inText, named, printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import { headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
@@ -105,30 +105,34 @@ export function Question() {
       <>
         {lead}
         {name} {verb}{" "}
-        {predicted.isLast ? <b>{printed(predicted.top[0].text)}</b> : <Ghost side={side} />}. Why?
+        {predicted.isLast ? <b>{quoted(predicted.top[0].text)}</b> : <Ghost side={side} />}. Why?
       </>
     );
   }
   const { word } = session.selection.value;
-  const entry = word === null ? null : side.block.queryTokens.texts[word];
-  const count = side.block.queryTokens.texts.length;
-  const isPiece = word !== null && side.block.queryTokens.pieces[word] !== null;
+  const { texts, pieces } = side.block.queryTokens;
+  const kind = pieces[word ?? -1]?.kind;
   const head = headName(session.selection.value);
-  const verb = side.now.media.pictures.length > 0 && isPiece ? "look at" : "read";
   return (
     <>
       What does {head} {session.header.command && `of ${name} `}
-      {verb}
-      {entry != null && (
+      {kind === "patch" ? "look at" : "read"}
+      {word !== null && (
         <>
           {" "}
-          for <b dir="auto">{printed(entry)}</b>
-          {count > 64 && `, token ${word! + 1} of ${count}`}
+          for <b dir="auto">{named({ kind, label: texts[word] ?? "" })}</b>
+          {texts.length > 64 && `, token ${word + 1} of ${texts.length}`}
         </>
       )}
       ?
     </>
   );
+}
+
+/** Answer in the question, in quotes if it has no letter or digit. */
+function quoted(answer: string): string {
+  const text = printed(answer);
+  return /[\p{L}\p{N}]/u.test(text) ? text : `“${text}”`;
 }
 
 function comparison(sides: readonly Side[], name: string): string {
