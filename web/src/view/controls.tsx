@@ -61,19 +61,17 @@ export function Where({ entries, index }: { entries: readonly Entry[]; index: nu
 /** Copy a text. Pages from another machine have no clipboard unless they are encrypted: there, a
  *  hidden field is copied from. False if the browser refuses. */
 export async function copyText(text: string): Promise<boolean> {
-  if (navigator.clipboard) {
-    const done = await navigator.clipboard.writeText(text).then(
-      () => true,
-      () => false,
-    );
-    if (done) return true;
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = document.body.appendChild(document.createElement("textarea"));
+    field.value = text;
+    field.select();
+    const isDone = document.execCommand("copy");
+    field.remove();
+    return isDone;
   }
-  const field = document.body.appendChild(document.createElement("textarea"));
-  field.value = text;
-  field.select();
-  const done = document.execCommand("copy");
-  field.remove();
-  return done;
 }
 
 /** Button that copies a text, and says so. */

@@ -61,7 +61,7 @@ export function ExportMenu() {
     const title = `${part.model} · wires on ${part.task}, shares of the gap · ${part.holds}`;
     return copyOf(wires, title, session.theme.peek());
   };
-  const choice = (label: string, act: () => Promise<void>) => (
+  const choice = (label: string, act: () => Promise<unknown>) => (
     <Button
       role="menuitem"
       onClick={() => {
@@ -83,10 +83,8 @@ export function ExportMenu() {
       {choice("All heads: roles, effects (CSV)", () =>
         save(table(headRows(session)), `headscope-${model}-heads.csv`),
       )}
-      {choice("Copy link", async () => void (await copyText(location.href)))}
-      {choice("Copy as a story step", async () => {
-        await copyText(`("", "${session.store.step}"),`);
-      })}
+      {choice("Copy link", () => copyText(location.href))}
+      {choice("Copy as a story step", () => copyText(`("", "${session.store.step}"),`))}
     </div>
   );
 }

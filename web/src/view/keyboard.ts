@@ -59,10 +59,10 @@ function actions(explorer: ExplorerContext): Record<string, () => void> {
   const above = (step: number) =>
     set({ above: Math.round(Math.min(0.5, Math.max(0, filter.above + step)) * 100) / 100 });
   const bindings: Record<string, () => void> = {
-    ArrowLeft: () => stepFrom(explorer, stepHead, -1),
-    ArrowRight: () => stepFrom(explorer, stepHead, 1),
-    ArrowUp: () => stepFrom(explorer, stepLayer, -1),
-    ArrowDown: () => stepFrom(explorer, stepLayer, 1),
+    ArrowLeft: () => stepHead(explorer, -1),
+    ArrowRight: () => stepHead(explorer, 1),
+    ArrowUp: () => stepLayer(explorer, -1),
+    ArrowDown: () => stepLayer(explorer, 1),
     ",": () => stepWord(session, -1),
     ".": () => stepWord(session, 1),
     Escape: () => clearStep(explorer),
@@ -119,25 +119,18 @@ function stepPlace({ session }: ExplorerContext, step: number): void {
   session.update({ layer: block.layers[next.layerIndex], head: next.head });
 }
 
-/** Go to another head. After “+ head”, the one left behind stays drawn under it. */
-function stepFrom(
-  explorer: ExplorerContext,
-  step: (explorer: ExplorerContext, by: number) => void,
-  by: number,
-): void {
-  const { session, adding } = explorer;
+/** After “+ head”, the head that the keys leave stays drawn under the next one. */
+function keepAdded({ session, adding }: ExplorerContext): void {
   const { layer, head, also } = session.selection.peek();
-  if (adding.peek() && !session.exercise.isHidden.peek()) {
-    session.update({
-      also: [...also.filter((id) => !isSameHead(id, { layer, head })), { layer, head }],
-    });
-  }
+  const others = also.filter((id) => !isSameHead(id, { layer, head }));
+  if (adding.peek() && !session.exercise.isHidden.peek())
+    session.update({ also: [...others, { layer, head }] });
   adding.value = false;
-  step(explorer, by);
 }
 
 function stepHead(explorer: ExplorerContext, step: number): void {
   const { session } = explorer;
+  keepAdded(explorer);
   const { head, sorted } = session.selection.peek();
   const { block } = session.lead.peek();
   if (sorted) stepPlace(explorer, step);
@@ -153,6 +146,7 @@ function stepHead(explorer: ExplorerContext, step: number): void {
 
 function stepLayer(explorer: ExplorerContext, step: number): void {
   const { session } = explorer;
+  keepAdded(explorer);
   const { block } = session.lead.peek();
   if (session.selection.peek().sorted) stepPlace(explorer, step * gridColumns(explorer));
   else {

@@ -356,16 +356,14 @@ interface StackedProps {
 
 /** Weights of several heads on one word, one bar after another; on phones the largest one. */
 function StackedShare({ columns, heads, index }: StackedProps) {
-  const parts = heads.map(({ read, color }, i) => {
-    return { weight: read?.[index] ?? 0, color, letter: "abcdef"[i] };
-  });
+  const parts = heads.map(({ read, color }) => ({ weight: read?.[index] ?? 0, color }));
   const shown = parts.filter(({ weight }) => weight >= 0.02);
   if (shown.length === 0) return null;
   const bar = columns.numbers.bar;
   const most = shown.reduce((a, b) => (b.weight > a.weight ? b : a));
   return (
     <span class="share num" style={px({ left: columns.numbers.x - columns.labels.right })}>
-      {bar === 0 && <b>{most.letter} </b>}
+      {bar === 0 && <b>{"abcdef"[parts.indexOf(most)]} </b>}
       {bar > 0 && (
         <span class="stack">
           {parts.map(({ weight, color }, i) =>

@@ -180,14 +180,10 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
   const { row, column } = session.focus(side);
   const turned = shares.side === "query";
   const word = turned ? columns[column] : rows[row];
-  const tokens = turned ? side.block.keyTokens : side.block.queryTokens;
-  const isPiece = word !== undefined && pieceOf(tokens.pieces, word.positions) !== null;
-  const kind = isSound ? "frame" : "patch";
-  const who = word ? (isPiece ? `${kind} ${printed(word.label)}` : `“${printed(word.label)}”`) : "";
-  const [piece, pieces] = isSound ? ["frame", "frames"] : ["patch", "patches"];
-  const areRead = unitOf(side.block.queryTokens) !== null;
+  const who = word?.kind ? named(word) : `“${printed(word?.label ?? "")}”`;
+  const unit = unitOf(side.block.queryTokens);
   const what = !word
-    ? `Where all ${rows.length} ${areRead ? pieces : "words"} look, on average`
+    ? `Where all ${rows.length} ${{ patch: "patches", frame: "frames", word: "words" }[unit ?? "word"]} look, on average`
     : turned
       ? `Attention to ${who} comes from`
       : `Where ${who} looks`;
@@ -197,7 +193,7 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
   );
   const other = (turned ? rows : columns)[best];
   const precision = side.block.isFine ? "fine" : "coarse";
-  const most = `${formatWeight(shares.weights[best], precision)} at ${piece} ${printed(other?.label ?? "")}`;
+  const most = `${formatWeight(shares.weights[best], precision)} at ${named(other)}`;
   const least = shares.weights.reduce(
     (low, weight, i) => (shares.pieces[i] && weight < low ? weight : low),
     Number.POSITIVE_INFINITY,

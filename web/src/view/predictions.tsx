@@ -55,21 +55,14 @@ export function beforeAfter(
     return { before, after: null };
   }
   const layerIndex = side.block.layers.indexOf(off.layer);
-  const after = table.candidates.map((text, i) => ({
-    text,
-    probability: table.without(layerIndex, off.head, i),
-  }));
-  return { before, after: mapOf(after) };
+  const without = (i: number) => table.without(layerIndex, off.head, i);
+  return { before, after: new Map(table.candidates.map((text, i) => [text, without(i)])) };
 }
 
 /** Name of a model in a sentence: without size and version. */
 export function shortModel(model: string): string {
-  return (
-    model
-      .split("/")
-      .at(-1)!
-      .replace(/-(\d|L\d|v\d|base|small|large|tiny)\S*$/i, "") || model
-  );
+  const name = model.split("/").at(-1)!;
+  return name.replace(/-(\d|L\d|v\d|base|small|large|tiny)\S*$/i, "") || model;
 }
 
 /** Probability of the `k` first answers under a temperature; null outside them. */

@@ -269,29 +269,15 @@ function Flow({ side }: { side: Side }) {
     if (!box) return;
     // The answer, which stands beside a long text, leaves less than the width of the window.
     setRoom(box.parentElement!.clientWidth - (session.layout.peek() === "phone" ? 16 : 50));
-    const measured = new Map<string, Place>();
-    for (const element of box.querySelectorAll<HTMLElement>("[data-at]")) {
-      const { offsetLeft, offsetTop, offsetWidth } = element;
-      measured.set(element.dataset.at!, {
-        x: offsetLeft + offsetWidth / 2,
-        y: offsetTop,
-        width: offsetWidth,
-      });
-    }
-    setPlaces(measured);
+    const words = [...box.querySelectorAll<HTMLElement>("[data-at]")].map((word) => {
+      const { offsetLeft, offsetTop: y, offsetWidth: width } = word;
+      return [word.dataset.at!, { x: offsetLeft + width / 2, y, width }] as const;
+    });
+    setPlaces(new Map(words));
   };
   const { embed, answers, edits } = session.selection.value;
-  const layoutKey = [
-    visible,
-    width,
-    isLong,
-    session.layout.value,
-    embed,
-    answers,
-    edits,
-    drawn.length,
-  ];
-  useLayoutEffect(measure, layoutKey);
+  const laid = [visible, width, isLong, embed, answers, edits, drawn.length, session.layout.value];
+  useLayoutEffect(measure, laid);
   // The pinned word opens in the right half, so that what it reads is beside it.
   useLayoutEffect(() => {
     if (!isLong) return;
@@ -347,18 +333,10 @@ function Flow({ side }: { side: Side }) {
   const hover = (w: Word | null) => session.point(w ? { [w.axis]: w.position } : {});
   const others = useMemo(() => differing(session.sides.value), [session.sides.value]);
   const isWriter = beforeAfter(session, side)?.before.isLast ?? false;
+  const strip = { side, all, start, count: shownCount, show: setStart, read };
   return (
     <div class={`flow ${isLong ? "long" : ""}`}>
-      {isLong && (
-        <EdgeChips
-          side={side}
-          all={all}
-          start={start}
-          count={shownCount}
-          show={setStart}
-          read={read}
-        />
-      )}
+      {isLong && <EdgeChips {...strip} />}
       <div class="scrolled">
         <div
           class={classes("toks", drawn.length > 1 && "several")}
@@ -466,16 +444,7 @@ function Flow({ side }: { side: Side }) {
         </div>
       </div>
       {isWriter && isLong && <Ghost side={side} />}
-      {isLong && (
-        <DensityStrip
-          side={side}
-          all={all}
-          start={start}
-          count={shownCount}
-          show={setStart}
-          read={read}
-        />
-      )}
+      {isLong && <DensityStrip {...strip} />}
     </div>
   );
 }
