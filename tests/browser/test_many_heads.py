@@ -79,7 +79,7 @@ def test_kept_heads_are_averaged(
     strongest = int(weights.argmax())
     option = shown.token("key", strongest)
     assert f"{weights[strongest]:.2f}" in option.inner_text()
-    shown.page.get_by_role("button", name="one head").click()
+    shown.page.get_by_role("button", name="back to one").click()
     assert "with" not in shown.fragment
     assert "mean over" not in shown.title
 

@@ -154,7 +154,7 @@ function SeveralTitle() {
           choose={(value) => session.update({ mean: value })}
         />
         <Button class="b" onClick={() => session.update({ also: [] })}>
-          one head
+          back to one
         </Button>
       </div>
       <p class="sub">

@@ -102,7 +102,7 @@ function BarsLegend({ side }: { side: Side }) {
   const text = named({ label: texts[word!], kind: pieces[word!]?.kind });
   return (
     <span class="source mut">
-      bars: what “<bdi>{text}</bdi>” reads, left to right
+      bars: what “<bdi>{text}</bdi>” reads, in order
     </span>
   );
 }
@@ -371,7 +371,7 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
     <div aria-hidden="true">
       {hasGroups && (
         <span class="kv" title="Heads under one bracket share their keys and values">
-          keys
+          k, v
         </span>
       )}
       {runs.map(([from, to]) => (
