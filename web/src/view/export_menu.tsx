@@ -35,6 +35,7 @@ import { useExplorer } from "./explorer_context.ts";
 import { headCard } from "./head_card.ts";
 import { headEffects } from "./head_values.ts";
 import {
+  asideText,
   drawnHeads,
   groundOf,
   headColor,
@@ -137,12 +138,11 @@ function headRows(session: Session): Row[] {
 
 /** Draw the chosen head of every input, side by side under its title. */
 function sceneOf(session: Session): Scene {
-  const scenes = session.sides.peek().map((side) => ({
-    scene: sideScene(session, side),
-    caption: [side.letter, side.base.model, shorten(side.base.title, 90), side.base.changed]
-      .filter(Boolean)
-      .join(" · "),
-  }));
+  const scenes = session.sides.peek().map((side) => {
+    const { model, title, changed } = side.base;
+    const about = [side.letter, model, shorten(title, 90), changed];
+    return { scene: sideScene(session, side), caption: about.filter(Boolean).join(" · ") };
+  });
   return sheet(headTitle(session), scenes, session.theme.peek());
 }
 
@@ -153,7 +153,8 @@ function headTitle(session: Session): string {
     ({ from, to, weight, letter }) =>
       `${letter && `${letter}: `}${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
   );
-  const { symbol } = roleLookOf(session, session.lead.peek(), selection);
+  const look = roleLookOf(session, session.lead.peek(), selection);
+  const symbol = asideText(session) ? "" : look.symbol;
   const several = session.several?.map(headName).join(", ");
   if (several) return `${several}${selection.mean ? " (mean)" : ""}`;
   return `${symbol} ${headName(selection)} ${title.lead} ${parts.join(", ")}`.trim();
@@ -174,10 +175,8 @@ function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
   const ems = Math.max(labelEms(rows), labelEms(keys));
   const cell = Math.max(3, Math.min(24, 900 / Math.max(rows.length, keys.length)));
   const labels = Math.min(120, ems * 13 + 14);
-  const size = {
-    width: labels + keys.length * cell + 40,
-    height: labels + rows.length * cell + 20,
-  };
+  const [width, height] = [labels + keys.length * cell + 40, labels + rows.length * cell + 20];
+  const size = { width, height };
   const layout = matrixLayout(size, rows.length, keys.length, ems);
   const full = matrixScale(session)?.full ?? 1;
   const heat = heatOf(matrix, theme, headColor(session, side), { full });

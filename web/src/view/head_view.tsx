@@ -2,7 +2,7 @@
 
 import { rowWeights } from "../data/filtered_block.ts";
 import { capital, formatNumber, lowered, percent, shortWeight } from "../data/format.ts";
-import { isSink, scaleOf, summary } from "../data/head_summary.ts";
+import { scaleOf, summary } from "../data/head_summary.ts";
 import { named, unitOf } from "../data/tokens.ts";
 import { lineWidth } from "../layout/lines_layout.ts";
 import { headHue, inkOn } from "../paint/roles.ts";
@@ -17,6 +17,7 @@ import { MatrixTab } from "./matrix_view.tsx";
 import { MediaStrip } from "./media_view.tsx";
 import { NeuronsTab } from "./neurons_view.tsx";
 import {
+  asideText,
   corpusRole,
   headColor,
   matrixScale,
@@ -55,18 +56,16 @@ function Title() {
   const title = titleParts(session);
   if (session.several && selection.filter.combine === "off") return <SeveralTitle />;
   const look = roleLookOf(session, lead, selection);
-  // A sink's symbol would contradict a title about what the pinned word reads.
-  const isAside = isSink(look.id) && !title.lead.startsWith("attention sink");
-  const style =
-    isHidden || isAside
-      ? {}
-      : { background: look[session.theme.value.scheme], color: inkOn(headColor(session, lead)) };
+  const isPlain = isHidden || asideText(session) !== "";
+  const filled = {
+    background: look[session.theme.value.scheme],
+    color: inkOn(headColor(session, lead)),
+  };
   return (
     <div class="title">
       <div class="row">
-        <span class={classes("badge", (isHidden || isAside) && "plain-badge")} style={style}>
-          {!isHidden && !isAside && look.symbol}{" "}
-          {combined ? `${combined.length} heads` : headName(selection)}
+        <span class={classes("badge", isPlain && "plain-badge")} style={isPlain ? {} : filled}>
+          {!isPlain && look.symbol} {combined ? `${combined.length} heads` : headName(selection)}
         </span>
         <h2>
           {combined
@@ -203,12 +202,9 @@ function Subtitle() {
   }
   if (changed) parts.push(`B is the model ${changed}`);
   const title = titleParts(session);
-  const isTitled = title.lead.startsWith("attention sink");
-  const look = roleLookOf(session, side, selection);
-  const word = title.links[0]?.from;
-  if (isSink(look.id) && !isTitled && word !== undefined)
-    parts.push(`attention sink (${look.name}) for most words, not for “${named(word)}”`);
-  else if (sink != null && sink >= 0.05 && !isTitled)
+  const aside = asideText(session);
+  if (aside) parts.push(aside);
+  else if (sink != null && sink >= 0.05 && !title.lead.startsWith("attention sink"))
     parts.push(`${percent(sink)} of attention on the first token`);
   // The order of patches is no distance in an image.
   if (distance != null && !unitOf(side.block.queryTokens))

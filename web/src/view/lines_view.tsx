@@ -389,16 +389,10 @@ function Share({ columns, axis, weight, scale, color }: ShareProps) {
     ? { left: columns.numbers.x - columns.labels.right }
     : { right: columns.labels.left - columns.readers + 2 };
   const bar = isKey ? columns.numbers.bar : 0;
+  const width = `${Math.max(1.5, bar * Math.min(1, weight * scale))}px`;
   return (
     <span class="share num" style={px(x)}>
-      {bar > 0 && (
-        <i
-          style={{
-            width: `${Math.max(1.5, bar * Math.min(1, weight * scale))}px`,
-            background: color,
-          }}
-        />
-      )}
+      {bar > 0 && <i style={{ width, background: color }} />}
       {scale > 1 ? formatNumber(weight) : shortWeight(weight)}
     </span>
   );
@@ -439,6 +433,7 @@ function Butterfly() {
     );
   };
   const { tone } = session.theme.value;
+  const pin = (at: number) => session.update({ key: key === at ? null : at });
   return (
     <div class="butterfly" ref={ref}>
       {width > 0 && (
@@ -463,11 +458,7 @@ function Butterfly() {
                   <Button
                     class="plain-word"
                     aria-pressed={key !== null && entry.positions.includes(key)}
-                    onClick={() =>
-                      session.update({
-                        key: key === entry.positions[0] ? null : entry.positions[0],
-                      })
-                    }
+                    onClick={() => pin(entry.positions[0])}
                   >
                     {printed(entry.label)}
                   </Button>
