@@ -31,7 +31,8 @@ def test_axe(open_page: Any, trace: Any, fragment: str, theme: str) -> None:
 
 def test_axe_with_two_inputs_and_a_long_text(open_page: Any, make_trace: Any) -> None:
     pair = [make_trace(8, causal=True, seed=seed) for seed in (0, 1)]
-    assert objections(open_page(*pair, fragment="head=L1H2&word=5")) == []
+    for tab in ("lines", "matrix", "matrix&minus=1"):
+        assert objections(open_page(*pair, fragment=f"head=L1H2&word=5&tab={tab}")) == []
     long = make_trace(200, layers=2, heads=2, causal=True)
     assert objections(open_page(long, fragment="head=L1H1&word=150")) == []
 

@@ -20,7 +20,7 @@ def test_an_answer_is_held_against_another(open_page: Any) -> None:
     assert f"−{abs(log_odds):.2f}" in first
     said = opened.page.locator(".effect").inner_text()
     assert "Heads behind things" in said
-    assert "log-odds without the head" in said
+    assert "log-odds without each head" in said
     assert "against=." in opened.page.evaluate("location.hash")
 
 

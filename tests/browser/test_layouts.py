@@ -175,6 +175,26 @@ def test_a_comparison_opens_on_a_word(
     assert pinned.inner_text() not in ("[CLS]", "[SEP]")
 
 
+@pytest.mark.parametrize("fragment", ["", "word=4"])
+def test_a_comparison_opens_on_the_head_that_is_ranked_first(
+    open_page: Callable[..., Any], make_trace: Callable[..., Any], fragment: str
+) -> None:
+    shown = open_page(make_trace(12), make_trace(12, seed=1), selection=fragment)
+    ranked = shown.page.locator(".ranking").first.locator(".rank")
+    assert ranked.first.get_attribute("aria-current") == "true"
+    pinned = shown.page.locator(".stage .tok.pin").first.get_attribute("data-at")
+    assert fragment in ("", f"word={pinned.removeprefix('query')}")
+
+
+def test_roles_are_not_counted_before_they_are_known(
+    open_page: Callable[..., Any], tiny_llama: Model
+) -> None:
+    trace = tiny_llama.trace("the cat sat on the mat", keep="top", top=2)
+    legend = open_page(trace, fragment="color=role").page.locator(".legend").inner_text()
+    assert "roles need whole rows" in legend
+    assert "no single role" not in legend
+
+
 def test_a_page_in_a_frame_leaves_the_page_around_it_where_it_is(
     chromium: Any, tmp_path: Path, make_trace: Callable[..., Any]
 ) -> None:

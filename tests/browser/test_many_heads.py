@@ -31,6 +31,41 @@ def test_heads_are_drawn_over_one_another(
     assert shown.fragment["with"] == "L3H0"
 
 
+def test_heads_are_drawn_over_one_another_by_keys_alone(
+    open_page: Callable[..., Any], trace: Any
+) -> None:
+    shown = open_page(trace, fragment="head=L1H1&word=3")
+    for key in ("m", "ArrowRight", "ArrowDown"):
+        shown.page.keyboard.press(key)
+    assert (shown.fragment["head"], shown.fragment["with"]) == ("L2H2", "L1H1")
+    shown.page.keyboard.press("ArrowDown")
+    assert (shown.fragment["head"], shown.fragment["with"]) == ("L3H2", "L1H1")
+
+
+def test_weights_of_several_heads_fit_a_phone(
+    open_page: Callable[..., Any], make_trace: Callable[..., Any]
+) -> None:
+    trace = make_trace(10, causal=True)
+    shown = open_page(trace, fragment="head=L1H1&with=L2H3,L3H0&word=9", size=(390, 844))
+    shares = shown.page.locator(".words.key .share")
+    ends = shares.evaluate_all("all => all.map((s) => s.getBoundingClientRect().right)")
+    assert ends
+    assert max(ends) <= 390
+    rows = trace.main.attention.values[[1, 2, 3], [1, 3, 0], 9]
+    key = int(rows.sum(0).argmax())
+    best = int(rows[:, key].argmax())
+    said = shown.token("key", key).locator(".share").inner_text()
+    assert said.split() == ["abc"[best], f"{rows[best, key]:.2f}"]
+    # Bars below a line of words end above the next line.
+    bars = shown.page.locator(".minis i")
+    lowest = bars.evaluate_all("all => all.map((i) => i.getBoundingClientRect().bottom)")
+    words = shown.page.locator(".toks .tok, .toks .ghost")
+    tops = words.evaluate_all("all => all.map((w) => w.getBoundingClientRect().top)")
+    first = bars.first.locator("xpath=ancestor::*[contains(@class, 'tok')][1]").bounding_box()
+    below = [top for top in tops if top > first["y"] + first["height"] / 2]
+    assert not below or lowest[0] <= min(below) + 1
+
+
 def test_kept_heads_are_averaged(
     open_page: Callable[..., Any], make_trace: Callable[..., Any]
 ) -> None:
@@ -44,7 +79,7 @@ def test_kept_heads_are_averaged(
     strongest = int(weights.argmax())
     option = shown.token("key", strongest)
     assert f"{weights[strongest]:.2f}" in option.inner_text()
-    shown.page.get_by_role("button", name="one head").click()
+    shown.page.get_by_role("button", name="back to one").click()
     assert "with" not in shown.fragment
     assert "mean over" not in shown.title
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -56,7 +57,7 @@ def test_a_patch_is_pinned_on_the_picture(llava_page: Opened) -> None:
     assert llava_page.fragment["word"] == "3"
     lower = canvas.bounding_box()
     canvas.hover(position={"x": 4, "y": lower["height"] - 4})
-    assert llava_page.tooltip.startswith("3,0")
+    assert llava_page.tooltip.startswith("patch 3,0")
 
 
 def test_the_vision_tower_has_its_own_tokens(llava_page: Opened) -> None:
@@ -83,3 +84,28 @@ def test_text_alone_has_no_strip(open_page: Callable[..., Opened]) -> None:
 
     opened = open_page(Trace.from_arrays([[[[1.0, 0], [0.5, 0.5]]]], ["a", "b"]))
     assert opened.page.locator(".media").count() == 0
+
+
+def test_words_about_an_image_are_of_images(open_page: Callable[..., Opened]) -> None:
+    opened = open_page(zoo.vit().trace(image=zoo.picture()), fragment="word=5")
+    stage = opened.page.locator(".stage").inner_text()
+    assert re.search(r"look at for patch \d,\d\?", stage)
+    assert re.search(r"patch \d,\d looks at patch \d,\d", opened.caption)
+    assert "click another patch" in stage
+    assert "tokens away" not in opened.page.locator(".title").inner_text()
+    assert "bars: what “patch" in opened.page.locator("section.heads").inner_text()
+
+
+def test_frames_alone_leave_no_strip_of_words(open_page: Callable[..., Opened]) -> None:
+    opened = open_page(zoo.whisper().trace(audio=zoo.tone(0.7), target="the cat"))
+    assert "for frame 0." in opened.page.locator(".question").inner_text()
+    assert opened.page.locator(".density").count() == 0
+
+
+@pytest.mark.parametrize("size", [(390, 844), (1440, 900)])
+def test_switches_of_an_image_are_not_covered(
+    open_page: Callable[..., Opened], size: tuple[int, int]
+) -> None:
+    page = open_page(zoo.vit().trace(image=zoo.picture()), size=size).page
+    frame, inside = (page.locator(name).bounding_box() for name in (".media", ".media-controls"))
+    assert inside["y"] + inside["height"] <= frame["y"] + frame["height"]

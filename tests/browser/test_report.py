@@ -343,3 +343,16 @@ def test_the_finder_lists_what_is_brushed_and_opens_its_card(opened: Opened) -> 
     assert rows[0][:4] == ["model", "layer", "head", "role"]
     figure.get_by_role("button", name="Distance and entropy").click()
     assert figure.get_by_label("Across").input_value() == "distance"
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1024, 768), (720, 450)])
+def test_an_open_card_leaves_the_bar_and_its_own_names_readable(
+    open_page: Callable[..., Opened], file: Path, size: tuple[int, int]
+) -> None:
+    page = open_page(file=file, fragment="L0H0", size=size).page
+    card = page.locator(".card").bounding_box()
+    for part in (".top nav", ".top .segments"):
+        box = page.locator(part).bounding_box()
+        assert box["x"] + box["width"] <= card["x"]
+    names = page.locator(".card table th").evaluate_all("all => all.map((th) => th.clientHeight)")
+    assert max(names) <= 80  # at most four lines

@@ -184,3 +184,28 @@ def test_a_filter_that_hides_everything_says_so(open_page: Any) -> None:
     assert "filter" in opened.fragment
     opened.page.get_by_role("tab", name="Matrix").click()
     assert "scaled ×" in opened.page.locator(".wl").inner_text()
+
+
+@pytest.mark.parametrize("clipboard", ["there", "missing", "refuses"])
+def test_the_link_to_a_question_is_copied(
+    open_page: Any, written: hs.Trace, clipboard: str
+) -> None:
+    page = open_page(written, fragment="ex=1").page
+    page.evaluate(
+        """(state) => {
+          window.sent = [];
+          const writeText = async (text) => {
+            if (state === "refuses") throw new Error("refused");
+            window.sent.push(text);
+          };
+          const value = state === "missing" ? undefined : { writeText };
+          Object.defineProperty(navigator, "clipboard", { value });
+          document.addEventListener("copy", () => window.sent.push(String(getSelection())));
+        }""",
+        clipboard,
+    )
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_role("button", name="copied").wait_for()
+    sent = page.evaluate("window.sent")
+    assert len(sent) == 1
+    assert clipboard != "there" or sent[0].endswith("#ex=1")

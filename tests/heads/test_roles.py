@@ -254,7 +254,10 @@ def test_a_comparison_opens_where_the_two_differ_most(tiny_llama: hs.Model) -> N
     assert look is not None
     assert look.layer == 1  # L0 H1 itself is off: that it differs is no news
     apart = np.abs(whole.attention.values[1] - edited.attention.values[1]).sum(-1)
-    assert look.head == apart.mean(-1).argmax()
-    assert look.query == apart[look.head].argmax()
+    # Sentence and ranking are about one row: the head that opens is its first one.
+    assert (look.head, look.query) == np.unravel_index(apart.argmax(), apart.shape)
+    asked = widest_difference(whole.main, edited.main, 1)
+    assert asked is not None
+    assert (asked.head, asked.query) == (apart[:, 1].argmax(), 1)
     assert widest_difference(whole.main, whole.main) is None
     assert name_roles(edited.main)["role"].values[0, 1] == ""

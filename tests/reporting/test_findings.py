@@ -65,22 +65,22 @@ def test_the_opening_says_what_was_read() -> None:
 
 def test_null_attention_by_layer_only_where_layers_differ() -> None:
     differ = subject({"null_share": by_layer(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)})
-    assert said(differ, "Rest") == (
+    assert said(differ, "Sinks") == (
         "On average over heads, 35.0 % [34.0–36.0] of the attention is null attention, paid to "
         "special tokens; by layer it runs from 10.0 % [9.0–11.0] in layer 0 to 60.0 % [59.0–61.0] "
         "in layer 5; lowest and highest differ after correction over all pairs of layers."
     )
     alike = subject({"null_share": by_layer(*[0.5] * 5, 0.51)}, is_causal=True)
-    assert said(alike, "Rest").endswith("is null attention, paid to the first token.")
+    assert said(alike, "Sinks").endswith("is null attention, paid to the first token.")
     by_rule = subject({"null_share": 0.5}, is_causal=True, settings={"null_keys": "special"})
-    assert said(by_rule, "Rest").endswith("paid to special tokens.")
+    assert said(by_rule, "Sinks").endswith("paid to special tokens.")
 
 
 def test_the_decoder_of_an_encoder_decoder_is_causal() -> None:
     of = result({"null_share": 0.5, "distance": 1.0})
     decoder = ModelResults("toy", (Result({"decoder": of.dataset}, {}, of.provenance, {}, {}),))
     assert "4 heads, causal)" in said(decoder, "")
-    assert said(decoder, "Rest").endswith("paid to the first token.")
+    assert said(decoder, "Sinks").endswith("paid to the first token.")
 
 
 BASELINE = {"dep_baseline": ((), 0.1)}
@@ -248,7 +248,7 @@ def test_tags_sinks_and_breadth() -> None:
     assert said(of, "Parts of speech").startswith(
         "For 1 of 2 tags there is a head that pays the tag"
     )
-    rest = said(of, "Rest")
+    rest = said(of, "Sinks")
     assert "In 8 of 24 heads the first token is an attention sink" in rest
     assert "24 heads have more than 80 % of the entropy" in rest
 
@@ -382,7 +382,7 @@ def test_claims_are_corrected_over_the_whole_report() -> None:
         ],
         ["Heads are listed."],
     ]
-    *written, (_, title, [(_, [last])]) = settled([(0, "toy", [("Rest", sentences)])])
+    *written, (_, title, [(_, [last])]) = settled([(0, "toy", [("Sinks", sentences)])])
     assert [plain(text) for text in written[0][2][0][1]] == [
         "Sure (tested).",
         "Not so sure (tested) and more (too).",
@@ -391,14 +391,14 @@ def test_claims_are_corrected_over_the_whole_report() -> None:
     assert title == "How sure"
     assert plain(last).startswith("2 of 2 claims of this report hold")
     sentences.insert(0, ["Weak", aside(" (tested)", 0.04), "."])  # 0.03 × 2 and 0.04 are too much
-    *written, (_, _, [(_, [last])]) = settled([(0, "toy", [("Rest", sentences)])])
+    *written, (_, _, [(_, [last])]) = settled([(0, "toy", [("Sinks", sentences)])])
     weak, sure, other, _ = (plain(text) for text in written[0][2][0][1])
     assert plain(last).startswith("1 of 3 claims of this report hold")
     assert sure == "Sure (tested)."
     for text in (weak, other):
         assert text.endswith("does not hold after correction over all claims of this report.")
     assert sentences[2][-2] == {"figure": "b"}
-    assert settled([(0, "toy", [("Rest", [["Nothing is claimed."]])])])[-1][1] == "toy"
+    assert settled([(0, "toy", [("Sinks", [["Nothing is claimed."]])])])[-1][1] == "toy"
 
 
 def test_what_could_not_be_tested_is_not_called_unchanged() -> None:

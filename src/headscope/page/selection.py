@@ -142,11 +142,10 @@ def foil_of(trace: Trace) -> str:
 
 
 def widest_difference(one: Block, other: Block, query: int | None = None) -> Look | None:
-    """The head whose rows differ most between two traces, and the query that does.
+    """Return the head and query whose row differs most between two traces.
 
-    Heads that were switched off in one of the two are left out. With `query`, rows of this query
-    are compared. Special tokens are considered only where no other token differs. None where the
-    two traces have different shapes, or do not differ.
+    Heads that are off in one of the two are left out. `query` limits it to rows of this query.
+    Special tokens count only where no other differs. None for different shapes, or if equal.
     """
     if one.n_top is not None or other.n_top is not None:
         return None
@@ -159,11 +158,11 @@ def widest_difference(one: Block, other: Block, query: int | None = None) -> Loo
     of_words = np.where(np.asarray(one.query_tokens.special, dtype=bool), 0.0, apart)
     apart = of_words if of_words.max(initial=0.0) > 0 else apart
     is_on = (first.sum((2, 3)) > 0) & (second.sum((2, 3)) > 0)
-    means = np.where(is_on, apart.mean(-1), 0.0)
-    if not means.max(initial=0.0) > 0:
+    apart = np.where(is_on[..., None], apart, 0.0)
+    if not apart.max(initial=0.0) > 0:
         return None
-    row, head = np.unravel_index(means.argmax(), means.shape)
-    return Look(_layer(one, int(row)), int(head), int(apart[row, head].argmax()))
+    row, head, place = np.unravel_index(apart.argmax(), apart.shape)
+    return Look(_layer(one, int(row)), int(head), int(place))
 
 
 def _look(block: Block, row: int, head: int, role: str) -> Look:
@@ -274,7 +273,8 @@ def opened_at(traces: Sequence[Trace], selection: str) -> str:
     is_last = block is traces[0].main and is_writer(traces[0]) and "word" not in parts
     look = None
     if len(traces) == 2 and block.name in traces[1].blocks:
-        query = block.sizes["query"] - 1 if is_last else None
+        word = parts.get("word", str(block.sizes["query"] - 1) if is_last else "")
+        query = int(word) if word.isdecimal() else None
         look = widest_difference(block, traces[1].blocks[block.name], query)
     if look is None and is_last:
         look = deciding_look(traces[0]) or reading_look(traces[0])

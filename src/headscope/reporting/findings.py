@@ -495,7 +495,7 @@ def _repeats(subject: ModelResults, number: int) -> Phrase | None:
 
 TOPICS: dict[str, tuple[Rule, ...]] = {
     "": (_opening,),
-    "Rest": (_null, _sinks, _broad),
+    "Sinks": (_null, _sinks, _broad),
     "Reach": (
         _distance,
         _correlation("entropy", "spread their attention more", "spread their attention less"),

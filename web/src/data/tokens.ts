@@ -9,6 +9,21 @@ export interface Entry {
   readonly special: boolean;
   readonly segment: number;
   readonly generated: boolean;
+  /** Kind of a token that is a part of an image or a recording. */
+  readonly kind?: Unit | undefined;
+}
+
+export type Unit = "patch" | "frame";
+
+/** What all tokens but special ones are, if they are no words. */
+export function unitOf({ pieces, special }: Tokens): Unit | null {
+  const areAll = pieces.every((piece, i) => piece !== null || special[i]);
+  return (areAll && pieces.find(Boolean)?.kind) || null;
+}
+
+/** Entry in a sentence: `patch 1,0`, `frame 0.44 s`, or its text. */
+export function named({ kind, label }: Pick<Entry, "kind" | "label">): string {
+  return kind ? `${kind} ${printed(label)}` : printed(label);
 }
 
 export function entriesOf(tokens: Tokens, unit: "tokens" | "words"): Entry[] {
@@ -19,6 +34,7 @@ export function entriesOf(tokens: Tokens, unit: "tokens" | "words"): Entry[] {
     special: tokens.special[positions[0]],
     segment: tokens.segments[positions[0]],
     generated: positions.some((position) => tokens.generated[position]),
+    kind: tokens.pieces[positions[0]]?.kind,
   }));
 }
 

@@ -2,7 +2,7 @@
 
 import { shortWeight } from "../data/format.ts";
 import { summary } from "../data/head_summary.ts";
-import { printed, rowOf } from "../data/tokens.ts";
+import { named, rowOf } from "../data/tokens.ts";
 import { cssOf } from "../paint/theme.ts";
 import { headName } from "../state/selection.ts";
 import { Button, Where } from "./controls.tsx";
@@ -33,7 +33,7 @@ export function BottomSheet() {
         class="sheet pop"
         role="dialog"
         aria-modal="true"
-        aria-label={`What ${printed(rows[row].label)} reads`}
+        aria-label={`What ${named(rows[row])} reads`}
         tabIndex={-1}
         ref={ref}
       >
@@ -45,7 +45,7 @@ export function BottomSheet() {
           <span class="gap" />
           <span>
             <b>
-              <bdi>{printed(rows[row].label)}</bdi>
+              <bdi>{named(rows[row])}</bdi>
             </b>{" "}
             reads from
           </span>
@@ -64,7 +64,7 @@ export function BottomSheet() {
           {top.map(({ index, weight }) => (
             <div class="sr" key={index}>
               <span>
-                <bdi>{printed(columns[index].label)}</bdi>
+                <bdi>{named(columns[index])}</bdi>
                 <Where entries={columns} index={index} />
               </span>
               <span class="hb">

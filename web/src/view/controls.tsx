@@ -58,12 +58,39 @@ export function Where({ entries, index }: { entries: readonly Entry[]; index: nu
   return isTwice && !special ? <sup class="letter">{"AB"[segment]}</sup> : null;
 }
 
+/** Copy a text. Pages from another machine have no clipboard unless they are encrypted: there, a
+ *  hidden field is copied from. False if the browser refuses. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = document.body.appendChild(document.createElement("textarea"));
+    field.value = text;
+    field.select();
+    const isDone = document.execCommand("copy");
+    field.remove();
+    return isDone;
+  }
+}
+
+/** Button that copies a text, and says so. */
+export function CopyButton({ text, label }: { text: () => string; label: string }) {
+  const [said, setSaid] = useState("");
+  const copy = async () => setSaid((await copyText(text())) ? "copied" : "not copied");
+  return (
+    <Button class="b" onClick={() => void copy()}>
+      <span aria-live="polite">{said || label}</span>
+    </Button>
+  );
+}
+
 /** Shell command, copied by a click. Lines do not break between an option and its value. */
 export function Command({ text }: { text: string }) {
   const [isCopied, setCopied] = useState(false);
-  const copy = () => void navigator.clipboard?.writeText(text).then(() => setCopied(true));
+  const copy = async () => setCopied(await copyText(text));
   return (
-    <Button class="command" title="Copy this" onClick={copy}>
+    <Button class="command" title="Copy this" onClick={() => void copy()}>
       <code>
         {text.split(/(--\S+ \S+)/).map((part, i) => (
           <span key={`${i}${part}`} class={i % 2 ? "option" : undefined}>

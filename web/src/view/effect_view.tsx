@@ -109,8 +109,8 @@ function Ranking({ side }: { side: Side }) {
         {isDistance
           ? `The model writes no words but one vector (${table?.kind === "cosine_distance" ? table.pooling : ""}). Here: its cosine distance without each head.`
           : effects.kind === "odds"
-            ? `log-odds without the head, one at a time; now ${signed(effects.now ?? 0)}`
-            : `points of probability without the head, one at a time; now ${probability(effects.now ?? 0)}`}
+            ? `log-odds without each head in turn; with all heads ${signed(effects.now ?? 0)}`
+            : `points of probability without each head in turn; with all ${probability(effects.now ?? 0)}`}
       </p>
       {progress && <Progressing {...progress} />}
       {!isDistance && (
@@ -345,7 +345,9 @@ function Differing({ side }: { side: Side }) {
         common
       </p>
       <RankedHeads side={side} list={found?.all ?? null} />
-      <p class="mut foot">Reading differently is not yet causing it: see effects.</p>
+      <p class="mut foot">
+        Reading differently does not show that the output depends on it: see Effect.
+      </p>
     </>
   );
 }

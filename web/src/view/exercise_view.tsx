@@ -2,15 +2,14 @@
 
 import { indexOfHead } from "../data/effects.ts";
 import { shortWeight } from "../data/format.ts";
-import { summary } from "../data/head_summary.ts";
-import { printed } from "../data/tokens.ts";
 import { roleLook } from "../paint/roles.ts";
 import { FULL_SCORE, scoreOf } from "../state/exercise.ts";
-import { type HeadId, headCode, headName, parseHead } from "../state/selection.ts";
+import { type HeadId, headName, isSameHead, parseHead } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button, pointing } from "./controls.tsx";
+import { Button, CopyButton, pointing } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
 import { headEffects } from "./head_values.ts";
+import { readBy } from "./story.tsx";
 
 interface Solution {
   readonly best: HeadId;
@@ -35,52 +34,35 @@ export function solve(session: Session, side: Side, guess: HeadId | null): Solut
     const change = (amount: number) => `${effects.format(amount)} ${effects.unit}`.trim();
     const way =
       Math.sign(value) === Math.sign(first.value) ? "in the same direction" : "the other way";
-    const isBest = guess && headCode(guess) === headCode(best);
-    const read = readsOf(session, side, best);
+    const isBest = guess && isSameHead(guess, best);
+    const mostRead = readBy(session, best);
+    const read = mostRead ? `; it reads “${mostRead.text}” ${shortWeight(mostRead.weight)}` : "";
     const answer = `Without ${headName(best)}, ${effects.what} changes most: ${change(first.value)}${read}.`;
     const said =
       !guess || isBest ? answer : `Without ${headName(guess)}: ${change(value)}, ${way}. ${answer}`;
     return { best, said, score: own ? scoreOf(value, first.value) : 0 };
   }
   const roles = side.baseFiltered.block.roles;
-  const right: { id: HeadId; share: number }[] = [];
-  if (asked.answer === "heads") {
-    for (const code of asked.heads) {
-      const id = parseHead(code);
-      if (id) right.push({ id, share: 1 });
-    }
-  } else {
-    (roles.here ?? roles.heads).forEach((row, layerIndex) => {
-      row.forEach(({ role, share }, head) => {
-        if (role === asked.answer)
-          right.push({ id: { layer: block.layers[layerIndex], head }, share: share ?? 0 });
-      });
-    });
-    right.sort((a, b) => b.share - a.share);
-  }
-  const best = right[0]?.id;
-  if (!best) return null;
-  const isRight = guess !== null && right.some(({ id }) => headCode(id) === headCode(guess));
-  const listed = isRight ? right.filter(({ id }) => headCode(id) !== headCode(guess)) : right;
-  const names = listed.slice(0, 4).map(({ id }) => headName(id));
+  const ofRole = (roles.here ?? roles.heads).flatMap((row, layerIndex) =>
+    row.flatMap(({ role, share }, head) =>
+      role === asked.answer ? { layer: block.layers[layerIndex], head, share: share ?? 0 } : [],
+    ),
+  );
+  const right: readonly HeadId[] =
+    asked.answer === "heads"
+      ? asked.heads.flatMap((code) => parseHead(code) ?? [])
+      : ofRole.sort((a, b) => b.share - a.share);
+  if (!right[0]) return null;
+  const best = { layer: right[0].layer, head: right[0].head };
+  const isRight = guess !== null && right.some((id) => isSameHead(id, guess));
+  const listed = isRight ? right.filter((id) => !isSameHead(id, guess)) : right;
+  const names = listed.slice(0, 4).map(headName);
   const list = `${names.join(", ")}${listed.length > 4 ? ` and ${listed.length - 4} more` : ""}`;
   const what = asked.answer === "heads" ? "" : ` (${roleLook(asked.answer).name})`;
   const said = isRight
     ? `${headName(guess)} is right${what}.${listed.length > 0 ? ` So ${listed.length > 1 ? "are" : "is"} ${list}.` : ""}`
     : `${guess ? `Not ${headName(guess)}. ` : ""}It is ${list}${what}.`;
   return { best, said, score: isRight ? FULL_SCORE : 0 };
-}
-
-/** What the pinned word reads most with a head. */
-function readsOf(session: Session, side: Side, id: HeadId): string {
-  const { row } = session.focus(side);
-  const matrix = session.single(side, id);
-  if (row < 0 || !matrix) return "";
-  const weights = matrix.weights.subarray(row * matrix.columns, (row + 1) * matrix.columns);
-  const [top] = summary(weights, 1, 0).top;
-  return top
-    ? `; it reads “${printed(side.filtered.columns[top.index].label)}” ${shortWeight(top.weight)}`
-    : "";
 }
 
 /** Bar at the bottom: the guess, the answer, the score. */
@@ -149,9 +131,7 @@ export function ExerciseBar() {
           )}
         </>
       )}
-      <Button class="b" onClick={() => void navigator.clipboard?.writeText(exerciseLink(number))}>
-        Copy link
-      </Button>
+      <CopyButton key={number} text={() => exerciseLink(number)} label="Copy link" />
       <Button class={isRevealed && isLast ? "go" : "b"} onClick={() => exercise.open(0)}>
         {isRevealed && isLast ? "Done" : "Leave"}
       </Button>

@@ -19,7 +19,7 @@ import { labelEms, widestEms } from "../paint/painter.ts";
 import { cssOf } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
-import { Button } from "./controls.tsx";
+import { Button, copyText } from "./controls.tsx";
 import {
   copyOf,
   csvText,
@@ -35,6 +35,7 @@ import { useExplorer } from "./explorer_context.ts";
 import { headCard } from "./head_card.ts";
 import { headEffects } from "./head_values.ts";
 import {
+  asideText,
   drawnHeads,
   groundOf,
   headColor,
@@ -54,7 +55,6 @@ export function ExportMenu() {
   const save = async (file: Blob | Promise<Blob>, as: string) => download(await file, as);
   const table = (rows: readonly Row[]) =>
     new Blob([csvText(rows, "\n")], { type: "text/csv;charset=utf-8" });
-  const copy = (text: string) => navigator.clipboard?.writeText(text);
   const drawing = (): Drawing => {
     const wires = explorer.root.querySelector<SVGSVGElement>(".wires-svg");
     const part = session.wires.peek();
@@ -62,7 +62,7 @@ export function ExportMenu() {
     const title = `${part.model} · wires on ${part.task}, shares of the gap · ${part.holds}`;
     return copyOf(wires, title, session.theme.peek());
   };
-  const choice = (label: string, act: () => Promise<void>) => (
+  const choice = (label: string, act: () => Promise<unknown>) => (
     <Button
       role="menuitem"
       onClick={() => {
@@ -84,8 +84,8 @@ export function ExportMenu() {
       {choice("All heads: roles, effects (CSV)", () =>
         save(table(headRows(session)), `headscope-${model}-heads.csv`),
       )}
-      {choice("Copy link", () => copy(location.href))}
-      {choice("Copy as a story step", () => copy(`("", "${session.store.step}"),`))}
+      {choice("Copy link", () => copyText(location.href))}
+      {choice("Copy as a story step", () => copyText(`("", "${session.store.step}"),`))}
     </div>
   );
 }
@@ -138,12 +138,11 @@ function headRows(session: Session): Row[] {
 
 /** Draw the chosen head of every input, side by side under its title. */
 function sceneOf(session: Session): Scene {
-  const scenes = session.sides.peek().map((side) => ({
-    scene: sideScene(session, side),
-    caption: [side.letter, side.base.model, shorten(side.base.title, 90), side.base.changed]
-      .filter(Boolean)
-      .join(" · "),
-  }));
+  const scenes = session.sides.peek().map((side) => {
+    const { model, title, changed } = side.base;
+    const about = [side.letter, model, shorten(title, 90), changed];
+    return { scene: sideScene(session, side), caption: about.filter(Boolean).join(" · ") };
+  });
   return sheet(headTitle(session), scenes, session.theme.peek());
 }
 
@@ -154,7 +153,8 @@ function headTitle(session: Session): string {
     ({ from, to, weight, letter }) =>
       `${letter && `${letter}: `}${printed(from.label)} → ${printed(to.label)} ${shortWeight(weight)}`,
   );
-  const { symbol } = roleLookOf(session, session.lead.peek(), selection);
+  const look = roleLookOf(session, session.lead.peek(), selection);
+  const symbol = asideText(session) ? "" : look.symbol;
   const several = session.several?.map(headName).join(", ");
   if (several) return `${several}${selection.mean ? " (mean)" : ""}`;
   return `${symbol} ${headName(selection)} ${title.lead} ${parts.join(", ")}`.trim();
@@ -175,10 +175,8 @@ function matrixScene(session: Session, side: Side, matrix: Matrix): Drawn {
   const ems = Math.max(labelEms(rows), labelEms(keys));
   const cell = Math.max(3, Math.min(24, 900 / Math.max(rows.length, keys.length)));
   const labels = Math.min(120, ems * 13 + 14);
-  const size = {
-    width: labels + keys.length * cell + 40,
-    height: labels + rows.length * cell + 20,
-  };
+  const [width, height] = [labels + keys.length * cell + 40, labels + rows.length * cell + 20];
+  const size = { width, height };
   const layout = matrixLayout(size, rows.length, keys.length, ems);
   const full = matrixScale(session)?.full ?? 1;
   const heat = heatOf(matrix, theme, headColor(session, side), { full });

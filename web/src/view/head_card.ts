@@ -1,7 +1,7 @@
 // Calling card of a head: one square picture with its name, role, text, interval and effect.
 
 import { indexOfHead } from "../data/effects.ts";
-import { ordinal, percent, shortWeight } from "../data/format.ts";
+import { capital, ordinal, percent, shortWeight } from "../data/format.ts";
 import { isSink } from "../data/head_summary.ts";
 import { inText, joinedTokens, printed } from "../data/tokens.ts";
 import { shorten } from "../layout/matrix_layout.ts";
@@ -12,7 +12,7 @@ import { cssOf, mix } from "../paint/theme.ts";
 import { headCode, headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
 import { headEffects } from "./head_values.ts";
-import { headColor, roleLookOf, roleText, titleParts } from "./selected_head.ts";
+import { asideText, headColor, roleLookOf, roleText, titleParts } from "./selected_head.ts";
 
 const SIZE = 640;
 const LEFT = 40;
@@ -37,11 +37,12 @@ export function headCard(session: Session): Scene {
   marks.push(rect(0, 0, SIZE, 12, cssOf(color)));
   write(66, side.base.model, 17, { fill: soft });
   write(122, headName(selection), 52, { bold: true });
-  const name = `${look.symbol} ${look.name}`.trim();
-  const width = widestEms([name]) * 18 * 1.08 + 26;
-  marks.push(rect(LEFT, 142, width, 32, cssOf(color)));
-  const label = { x: LEFT + 12, y: 164, text: name, size: 18, fill: inkOn(color) };
-  marks.push({ kind: "text", ...label, anchor: "start", bold: true });
+  if (!asideText(session)) {
+    const text = `${look.symbol} ${look.name}`.trim();
+    marks.push(rect(LEFT, 142, widestEms([text]) * 18 * 1.08 + 26, 32, cssOf(color)));
+    const place = { x: LEFT + 12, y: 164, size: 18, anchor: "start" } as const;
+    marks.push({ kind: "text", ...place, text, fill: inkOn(color), bold: true });
+  }
   const { links, lead } = titleParts(session);
   const link = links[0];
   const said = link
@@ -92,21 +93,20 @@ function textMarks(session: Session, side: Side): Mark[] {
 /** Role, interval over the corpus and effect, a line each. */
 function factsOf(session: Session, side: Side): string[] {
   const selection = session.selection.peek();
-  const { role } = session.roles(side)[session.layerIndex(side.block)][selection.head];
-  const facts = [`${isSink(role) ? "Attention sink" : "Role"}: ${roleText(side, selection)}`];
+  const layerIndex = session.layerIndex(side.block);
+  const { role } = session.roles(side)[layerIndex][selection.head];
+  const kind = isSink(role) ? "Attention sink" : "Role";
+  const aside = capital(asideText(session));
+  const facts = [aside || `${kind}: ${roleText(side, selection)}`];
   const card = session.header.evidence?.cards[headCode(selection)];
   const [most] = [...(card?.looks ?? [])].sort((a, b) => b.value - a.value);
   if (most) {
-    const range =
-      most.low !== null && most.high !== null
-        ? ` [${percent(most.low)}, ${percent(most.high)}]`
-        : "";
-    facts.push(`Over the corpus: ${most.title} ${percent(most.value)}${range}`);
+    const { title, value, low, high } = most;
+    const range = low !== null && high !== null ? ` [${percent(low)}, ${percent(high)}]` : "";
+    facts.push(`Over the corpus: ${title} ${percent(value)}${range}`);
   }
   const effects = headEffects(session, side);
-  const index = effects
-    ? indexOfHead(effects.all, session.layerIndex(side.block), selection.head)
-    : -1;
+  const index = effects ? indexOfHead(effects.all, layerIndex, selection.head) : -1;
   if (effects && index >= 0) {
     const value = `${effects.format(effects.all[index].value)} ${effects.unit}`.trim();
     const place = `${ordinal(index + 1)} of ${effects.all.length}`;

@@ -2,8 +2,8 @@
 
 import { rowWeights } from "../data/filtered_block.ts";
 import { capital, formatNumber, lowered, percent, shortWeight } from "../data/format.ts";
-import { isSink, scaleOf, summary } from "../data/head_summary.ts";
-import { printed } from "../data/tokens.ts";
+import { scaleOf, summary } from "../data/head_summary.ts";
+import { named, unitOf } from "../data/tokens.ts";
 import { lineWidth } from "../layout/lines_layout.ts";
 import { headHue, inkOn } from "../paint/roles.ts";
 import { cssOf } from "../paint/theme.ts";
@@ -17,6 +17,7 @@ import { MatrixTab } from "./matrix_view.tsx";
 import { MediaStrip } from "./media_view.tsx";
 import { NeuronsTab } from "./neurons_view.tsx";
 import {
+  asideText,
   corpusRole,
   headColor,
   matrixScale,
@@ -55,18 +56,16 @@ function Title() {
   const title = titleParts(session);
   if (session.several && selection.filter.combine === "off") return <SeveralTitle />;
   const look = roleLookOf(session, lead, selection);
-  // A sink's symbol would contradict a title about what the pinned word reads.
-  const isAside = isSink(look.id) && !title.lead.startsWith("attention sink");
-  const style =
-    isHidden || isAside
-      ? {}
-      : { background: look[session.theme.value.scheme], color: inkOn(headColor(session, lead)) };
+  const isPlain = isHidden || asideText(session) !== "";
+  const filled = {
+    background: look[session.theme.value.scheme],
+    color: inkOn(headColor(session, lead)),
+  };
   return (
     <div class="title">
       <div class="row">
-        <span class={classes("badge", (isHidden || isAside) && "plain-badge")} style={style}>
-          {!isHidden && !isAside && look.symbol}{" "}
-          {combined ? `${combined.length} heads` : headName(selection)}
+        <span class={classes("badge", isPlain && "plain-badge")} style={isPlain ? {} : filled}>
+          {!isPlain && look.symbol} {combined ? `${combined.length} heads` : headName(selection)}
         </span>
         <h2>
           {combined
@@ -77,7 +76,7 @@ function Title() {
               <b key={`${i}${link.from.label}`}>
                 {i > 0 && ", "}
                 {link.letter && `${link.letter}: `}
-                <bdi>{printed(link.from.label)}</bdi> → <bdi>{printed(link.to.label)}</bdi>{" "}
+                <bdi>{named(link.from)}</bdi> → <bdi>{named(link.to)}</bdi>{" "}
                 {shortWeight(link.weight)}
               </b>
             ))}
@@ -124,7 +123,7 @@ function SeveralTitle() {
   const target = (id: HeadId) => {
     const matrix = session.single(side, id);
     const [top] = matrix && row >= 0 ? summary(rowWeights(matrix, row), 1, 0).top : [];
-    return top && `${printed(columns[top.index].label)} ${shortWeight(top.weight)}`;
+    return top && `${named(columns[top.index])} ${shortWeight(top.weight)}`;
   };
   return (
     <div class="title">
@@ -154,7 +153,7 @@ function SeveralTitle() {
           choose={(value) => session.update({ mean: value })}
         />
         <Button class="b" onClick={() => session.update({ also: [] })}>
-          one head
+          back to one
         </Button>
       </div>
       <p class="sub">
@@ -203,15 +202,13 @@ function Subtitle() {
   }
   if (changed) parts.push(`B is the model ${changed}`);
   const title = titleParts(session);
-  const isTitled = title.lead.startsWith("attention sink");
-  const look = roleLookOf(session, side, selection);
-  const word = title.links[0]?.from.label;
-  if (isSink(look.id) && !isTitled && word !== undefined)
-    parts.push(`attention sink (${look.name}) for most words, not for “${printed(word)}”`);
-  else if (sink != null && sink >= 0.05 && !isTitled)
+  const aside = asideText(session);
+  if (aside) parts.push(aside);
+  else if (sink != null && sink >= 0.05 && !title.lead.startsWith("attention sink"))
     parts.push(`${percent(sink)} of attention on the first token`);
-  if (distance != null)
-    parts.push(`words it reads are ${distance.toFixed(1)} tokens away on average`);
+  // The order of patches is no distance in an image.
+  if (distance != null && !unitOf(side.block.queryTokens))
+    parts.push(`what it reads is ${distance.toFixed(1)} tokens away on average`);
   if (corpusRole(side, selection)) parts.push(roleText(side, selection));
   else if (card?.sentences[0]) parts.push(lowered(card.sentences[0].replace(/\.$/, "")));
   return (
@@ -239,18 +236,20 @@ function Tabs() {
     consume(event);
   };
   return (
-    <div class="tabs" role="tablist" aria-label="Ways to see this head" onKeyDown={move}>
-      {names.map((name) => (
-        <Button
-          key={name}
-          role="tab"
-          aria-selected={now === name}
-          tabIndex={now === name ? 0 : -1}
-          onClick={() => session.update({ tab: name })}
-        >
-          {capital(name)}
-        </Button>
-      ))}
+    <div class="tabs">
+      <div role="tablist" aria-label="Ways to see this head" onKeyDown={move}>
+        {names.map((name) => (
+          <Button
+            key={name}
+            role="tab"
+            aria-selected={now === name}
+            tabIndex={now === name ? 0 : -1}
+            onClick={() => session.update({ tab: name })}
+          >
+            {capital(name)}
+          </Button>
+        ))}
+      </div>
       {now === "lines" && <WidthLegend />}
       {now === "matrix" && <MatrixLegend />}
       {now === "wires" && session.wires.value && (

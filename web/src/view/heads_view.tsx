@@ -5,7 +5,7 @@ import type { RolePart } from "../../generated/payload.ts";
 import { type HeadIndex, indexOfHead } from "../data/effects.ts";
 import { formatNumber, percent } from "../data/format.ts";
 import { isSink } from "../data/head_summary.ts";
-import { printed } from "../data/tokens.ts";
+import { named } from "../data/tokens.ts";
 import {
   type CellLook,
   GAP,
@@ -98,10 +98,11 @@ function BarsLegend({ side }: { side: Side }) {
   const session = useSession();
   const word = session.place(side, session.selection.value.word, "query");
   if (rowsOf(side.block, word) === null) return null;
-  const text = printed(side.block.queryTokens.texts[word!]);
+  const { texts, pieces } = side.block.queryTokens;
+  const text = named({ label: texts[word!], kind: pieces[word!]?.kind });
   return (
     <span class="source mut">
-      bars: what “<bdi>{text}</bdi>” reads, left to right
+      bars: what “<bdi>{text}</bdi>” reads, in order
     </span>
   );
 }
@@ -370,7 +371,7 @@ function Numbers({ side, grid, hasGroups }: { side: Side; grid: Grid; hasGroups:
     <div aria-hidden="true">
       {hasGroups && (
         <span class="kv" title="Heads under one bracket share their keys and values">
-          keys
+          k, v
         </span>
       )}
       {runs.map(([from, to]) => (
@@ -439,10 +440,12 @@ function RoleLegend({ side }: { side: Side }) {
     });
   });
   const { numbers } = side.baseFiltered.block;
+  const isOfText = side.block.roles.source === "text";
+  const areKnown = hasBoth || !isOfText || (numbers.value !== null && !side.block.top);
   const source = hasBoth && named === "corpus" ? "over a corpus" : "in this text";
   return (
     <div class="legend" role="group" aria-label={`Roles ${source}; choose one to filter by`}>
-      {ROLES.filter(({ id }) => counts.has(id)).map((look) => (
+      {ROLES.filter(({ id }) => areKnown && counts.has(id)).map((look) => (
         <Button
           key={look.id}
           aria-pressed={chosen === look.id}
@@ -472,7 +475,7 @@ function RoleLegend({ side }: { side: Side }) {
           {numbers.error.value ||
             (numbers.value === null
               ? "reading all heads"
-              : side.block.top && side.block.roles.source === "text"
+              : side.block.top && isOfText
                 ? "roles need whole rows, or a corpus run"
                 : `roles ${source}`)}
         </span>

@@ -27,8 +27,8 @@ export function Help() {
           <p>
             A <b>head</b> is a small reader inside the model: for every word it decides which words
             to read, and how much (the shares add up to 1). A model has many; the table shows all of
-            them, colored by what they do with this text. Reading is not yet using, so <b>Effect</b>{" "}
-            shows what changes when a head is switched off.
+            them, colored by role, by effect or by another value. Reading is not yet using, so{" "}
+            <b>Effect</b> shows what changes when a head is switched off.
           </p>
         </div>
         <div class="cols">

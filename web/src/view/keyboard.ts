@@ -3,7 +3,7 @@
 import { indexOfHead } from "../data/effects.ts";
 import type { Filter } from "../data/filtered_block.ts";
 import { rowOf } from "../data/tokens.ts";
-import { COLORS, type ColorBy, THEMES } from "../state/selection.ts";
+import { COLORS, type ColorBy, isSameHead, THEMES } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import { consume } from "./controls.tsx";
 import type { ExplorerContext } from "./explorer_context.ts";
@@ -119,8 +119,18 @@ function stepPlace({ session }: ExplorerContext, step: number): void {
   session.update({ layer: block.layers[next.layerIndex], head: next.head });
 }
 
+/** After “+ head”, the head that the keys leave stays drawn under the next one. */
+function keepAdded({ session, adding }: ExplorerContext): void {
+  const { layer, head, also } = session.selection.peek();
+  const others = also.filter((id) => !isSameHead(id, { layer, head }));
+  if (adding.peek() && !session.exercise.isHidden.peek())
+    session.update({ also: [...others, { layer, head }] });
+  adding.value = false;
+}
+
 function stepHead(explorer: ExplorerContext, step: number): void {
   const { session } = explorer;
+  keepAdded(explorer);
   const { head, sorted } = session.selection.peek();
   const { block } = session.lead.peek();
   if (sorted) stepPlace(explorer, step);
@@ -136,6 +146,7 @@ function stepHead(explorer: ExplorerContext, step: number): void {
 
 function stepLayer(explorer: ExplorerContext, step: number): void {
   const { session } = explorer;
+  keepAdded(explorer);
   const { block } = session.lead.peek();
   if (session.selection.peek().sorted) stepPlace(explorer, step * gridColumns(explorer));
   else {

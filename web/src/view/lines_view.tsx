@@ -5,7 +5,7 @@ import { bothNames, columnMeans, columnWeights, LINES_LIMIT } from "../data/filt
 import { formatNumber, formatWeight, shortWeight } from "../data/format.ts";
 import { scaleOf } from "../data/head_summary.ts";
 import { type Media, type Piece, pieceOf } from "../data/media.ts";
-import { type Entry, printed, rowOf } from "../data/tokens.ts";
+import { type Entry, named, printed, rowOf } from "../data/tokens.ts";
 import { type Columns, columnsOf, lineMarks, rowY } from "../layout/lines_layout.ts";
 import { moved } from "../layout/scene.ts";
 import { canvasOf, labelEms } from "../paint/painter.ts";
@@ -116,8 +116,7 @@ function Panel({ side, width, height, view }: PanelProps) {
       ...[columns, row, column, filter, hues, dashed, theme, top, bottom],
     ],
   );
-  const by =
-    row >= 0 ? `by “${printed(filtered.rows[row].label)}”` : column < 0 ? "on average" : "";
+  const by = row >= 0 ? `by “${named(filtered.rows[row])}”` : column < 0 ? "on average" : "";
   const isNarrow = columns.numbers.bar === 0;
   return (
     <div class={`panel ${matrix ? "" : "waiting"}`}>
@@ -355,14 +354,16 @@ interface StackedProps {
   readonly index: number;
 }
 
-/** Weights of several heads on one word, one bar after another. */
+/** Weights of several heads on one word, one bar after another; on phones the largest one. */
 function StackedShare({ columns, heads, index }: StackedProps) {
   const parts = heads.map(({ read, color }) => ({ weight: read?.[index] ?? 0, color }));
   const shown = parts.filter(({ weight }) => weight >= 0.02);
   if (shown.length === 0) return null;
   const bar = columns.numbers.bar;
+  const most = shown.reduce((a, b) => (b.weight > a.weight ? b : a));
   return (
     <span class="share num" style={px({ left: columns.numbers.x - columns.labels.right })}>
+      {bar === 0 && <b>{"abcdef"[parts.indexOf(most)]} </b>}
       {bar > 0 && (
         <span class="stack">
           {parts.map(({ weight, color }, i) =>
@@ -375,7 +376,7 @@ function StackedShare({ columns, heads, index }: StackedProps) {
           )}
         </span>
       )}
-      {shown.map(({ weight }) => shortWeight(weight)).join(" + ")}
+      {(bar > 0 ? shown : [most]).map(({ weight }) => shortWeight(weight)).join(" + ")}
     </span>
   );
 }
@@ -388,16 +389,10 @@ function Share({ columns, axis, weight, scale, color }: ShareProps) {
     ? { left: columns.numbers.x - columns.labels.right }
     : { right: columns.labels.left - columns.readers + 2 };
   const bar = isKey ? columns.numbers.bar : 0;
+  const width = `${Math.max(1.5, bar * Math.min(1, weight * scale))}px`;
   return (
     <span class="share num" style={px(x)}>
-      {bar > 0 && (
-        <i
-          style={{
-            width: `${Math.max(1.5, bar * Math.min(1, weight * scale))}px`,
-            background: color,
-          }}
-        />
-      )}
+      {bar > 0 && <i style={{ width, background: color }} />}
       {scale > 1 ? formatNumber(weight) : shortWeight(weight)}
     </span>
   );
@@ -438,6 +433,7 @@ function Butterfly() {
     );
   };
   const { tone } = session.theme.value;
+  const pin = (at: number) => session.update({ key: key === at ? null : at });
   return (
     <div class="butterfly" ref={ref}>
       {width > 0 && (
@@ -462,11 +458,7 @@ function Butterfly() {
                   <Button
                     class="plain-word"
                     aria-pressed={key !== null && entry.positions.includes(key)}
-                    onClick={() =>
-                      session.update({
-                        key: key === entry.positions[0] ? null : entry.positions[0],
-                      })
-                    }
+                    onClick={() => pin(entry.positions[0])}
                   >
                     {printed(entry.label)}
                   </Button>

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Focus } from "../data/filtered_block.ts";
 import { formatWeight } from "../data/format.ts";
 import { type Piece, pieceOf } from "../data/media.ts";
-import { type Entry, printed } from "../data/tokens.ts";
+import { type Entry, named, printed, unitOf } from "../data/tokens.ts";
 import type { Tokens } from "../data/trace.ts";
 import {
   patchAt,
@@ -54,7 +54,9 @@ function Medium({ side }: { side: Side }) {
   const matrix = session.matrix(side);
   const focus = session.focus(side);
   const shares = matrix && sharesOf(matrix, focus, queries, keys);
-  const room = { width: Math.max(40, width - 28), height: Math.max(40, height - 62) };
+  // Words and controls stand below, in more lines on a phone.
+  const below = session.layout.value === "phone" ? 106 : 62;
+  const room = { width: Math.max(40, width - 28), height: Math.max(40, height - below) };
   // Patches are pointed at as queries, or as keys if queries are text.
   const axis = block.queryTokens.pieces.some(Boolean) ? "query" : "key";
   const { pictures } = media;
@@ -106,8 +108,7 @@ function Medium({ side }: { side: Side }) {
         onPointerMove={(event) => {
           const entry = entryAt(event);
           session.point(entry ? { [axis]: entry.positions[0] } : {});
-          if (entry)
-            explorer.showTip(event, `${printed(entry.label)} · ${axis} ${entry.positions[0]}`);
+          if (entry) explorer.showTip(event, `${named(entry)} · ${axis} ${entry.positions[0]}`);
           else explorer.hideTip();
         }}
         onPointerLeave={explorer.clearHover}
@@ -179,16 +180,10 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
   const { row, column } = session.focus(side);
   const turned = shares.side === "query";
   const word = turned ? columns[column] : rows[row];
-  const tokens = turned ? side.block.keyTokens : side.block.queryTokens;
-  const isPiece = word !== undefined && pieceOf(tokens.pieces, word.positions) !== null;
-  const kind = isSound ? "frame" : "patch";
-  const who = word ? (isPiece ? `${kind} ${printed(word.label)}` : `“${printed(word.label)}”`) : "";
-  const [piece, pieces] = isSound ? ["frame", "frames"] : ["patch", "patches"];
-  const areRead = side.block.queryTokens.pieces.every(
-    (one, i) => one !== null || side.block.queryTokens.special[i],
-  );
+  const who = word?.kind ? named(word) : `“${printed(word?.label ?? "")}”`;
+  const unit = unitOf(side.block.queryTokens);
   const what = !word
-    ? `Where all ${rows.length} ${areRead ? pieces : "words"} look, on average`
+    ? `Where all ${rows.length} ${{ patch: "patches", frame: "frames", word: "words" }[unit ?? "word"]} look, on average`
     : turned
       ? `Attention to ${who} comes from`
       : `Where ${who} looks`;
@@ -198,7 +193,7 @@ function captionOf(session: Session, side: Side, shares: Shares, isSound: boolea
   );
   const other = (turned ? rows : columns)[best];
   const precision = side.block.isFine ? "fine" : "coarse";
-  const most = `${formatWeight(shares.weights[best], precision)} at ${piece} ${printed(other?.label ?? "")}`;
+  const most = `${formatWeight(shares.weights[best], precision)} at ${named(other)}`;
   const least = shares.weights.reduce(
     (low, weight, i) => (shares.pieces[i] && weight < low ? weight : low),
     Number.POSITIVE_INFINITY,

@@ -113,7 +113,7 @@ function Strips({ side, neurons, width, height, isPinned }: StripsProps) {
   const heads: [string, string, { x: number; width: number } | null][] = [
     ["query q", `what “${reader}” asks for`, layout.query],
     ["key k", "what each word offers", layout.key && layout.word],
-    ["q × k", "where they agree", layout.product],
+    ["q × k", "products", layout.product],
     ["q · k", "sum", layout.sum],
     ["softmax", "share read", layout.share],
   ];

@@ -2,7 +2,7 @@
 
 import type { Answer } from "../../generated/payload.ts";
 import { probability } from "../data/format.ts";
-import { inText, printed } from "../data/tokens.ts";
+import { inText, named, printed } from "../data/tokens.ts";
 import type { Trace } from "../data/trace.ts";
 import { headName } from "../state/selection.ts";
 import type { Session, Side } from "../state/session.ts";
@@ -55,21 +55,14 @@ export function beforeAfter(
     return { before, after: null };
   }
   const layerIndex = side.block.layers.indexOf(off.layer);
-  const after = table.candidates.map((text, i) => ({
-    text,
-    probability: table.without(layerIndex, off.head, i),
-  }));
-  return { before, after: mapOf(after) };
+  const without = (i: number) => table.without(layerIndex, off.head, i);
+  return { before, after: new Map(table.candidates.map((text, i) => [text, without(i)])) };
 }
 
 /** Name of a model in a sentence: without size and version. */
 export function shortModel(model: string): string {
-  return (
-    model
-      .split("/")
-      .at(-1)!
-      .replace(/-(\d|L\d|v\d|base|small|large|tiny)\S*$/i, "") || model
-  );
+  const name = model.split("/").at(-1)!;
+  return name.replace(/-(\d|L\d|v\d|base|small|large|tiny)\S*$/i, "") || model;
 }
 
 /** Probability of the `k` first answers under a temperature; null outside them. */
@@ -105,30 +98,34 @@ export function Question() {
       <>
         {lead}
         {name} {verb}{" "}
-        {predicted.isLast ? <b>{printed(predicted.top[0].text)}</b> : <Ghost side={side} />}. Why?
+        {predicted.isLast ? <b>{quoted(predicted.top[0].text)}</b> : <Ghost side={side} />}. Why?
       </>
     );
   }
   const { word } = session.selection.value;
-  const entry = word === null ? null : side.block.queryTokens.texts[word];
-  const count = side.block.queryTokens.texts.length;
-  const isPiece = word !== null && side.block.queryTokens.pieces[word] !== null;
+  const { texts, pieces } = side.block.queryTokens;
+  const kind = pieces[word ?? -1]?.kind;
   const head = headName(session.selection.value);
-  const verb = side.now.media.pictures.length > 0 && isPiece ? "look at" : "read";
   return (
     <>
       What does {head} {session.header.command && `of ${name} `}
-      {verb}
-      {entry != null && (
+      {kind === "patch" ? "look at" : "read"}
+      {word !== null && (
         <>
           {" "}
-          for <b dir="auto">{printed(entry)}</b>
-          {count > 64 && `, token ${word! + 1} of ${count}`}
+          for <b dir="auto">{named({ kind, label: texts[word] ?? "" })}</b>
+          {texts.length > 64 && `, token ${word + 1} of ${texts.length}`}
         </>
       )}
       ?
     </>
   );
+}
+
+/** Answer in the question, in quotes if it has no letter or digit. */
+function quoted(answer: string): string {
+  const text = printed(answer);
+  return /[\p{L}\p{N}]/u.test(text) ? text : `“${text}”`;
 }
 
 function comparison(sides: readonly Side[], name: string): string {

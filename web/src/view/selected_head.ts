@@ -3,9 +3,9 @@
 import type { RolePart } from "../../generated/payload.ts";
 import { type Matrix, rowWeights } from "../data/filtered_block.ts";
 import { NO_ROLE } from "../data/head_numbers.ts";
-import { scaleOf, strongestLink, type TitleParts, titleOf } from "../data/head_summary.ts";
+import { isSink, scaleOf, strongestLink, type TitleParts, titleOf } from "../data/head_summary.ts";
 import { type Neurons, neuronsOf } from "../data/neurons.ts";
-import { rowOf } from "../data/tokens.ts";
+import { named, rowOf } from "../data/tokens.ts";
 import type { LinesInput } from "../layout/lines_layout.ts";
 import { headHue, type RoleLook, roleColor, roleLook } from "../paint/roles.ts";
 import { mix, type Rgb } from "../paint/theme.ts";
@@ -91,6 +91,15 @@ export function titleParts(session: Session): TitleParts {
   return lead.block.top && role === null
     ? { ...title, lead: title.lead.replace("no single role; ", "") }
     : title;
+}
+
+/** Role of a sink whose title is about what the pinned word reads, so that its badge would
+ *  contradict the title; empty for others. */
+export function asideText(session: Session): string {
+  const { id, name } = roleLookOf(session, session.lead.value, session.selection.value);
+  const { lead, links } = titleParts(session);
+  if (!isSink(id) || !links[0] || lead.startsWith("attention sink")) return "";
+  return `attention sink (${name}) for most words, not for “${named(links[0].from)}”`;
 }
 
 const scales = new WeakMap<Matrix, { full: number; most: number }>();

@@ -5,7 +5,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { columnWeights, type Matrix } from "../data/filtered_block.ts";
 import { shortWeight } from "../data/format.ts";
 import { scaleOf, summary } from "../data/head_summary.ts";
-import { inText, joinedTokens, printed, rowOf } from "../data/tokens.ts";
+import { inText, joinedTokens, named, printed, rowOf, unitOf } from "../data/tokens.ts";
 import type { Tokens } from "../data/trace.ts";
 import { type Arc, arcsOf, CROWDED, type Place } from "../layout/arcs_layout.ts";
 import { shorten } from "../layout/matrix_layout.ts";
@@ -246,7 +246,7 @@ function Flow({ side }: { side: Side }) {
   const { block, filtered } = side;
   const pinned = session.place(side, word, "query");
   const bands = useMemo(() => bandsOf(side), [side]);
-  const isLong = !wouldFit(session, side, session.sides.value.length > 1);
+  const isLong = bands.length > 0 && !wouldFit(session, side, session.sides.value.length > 1);
   const drawn = drawnHeads(session, side);
   const { color, matrix, read } = drawn[0];
   const isCross = block.queryTokens !== block.keyTokens;
@@ -269,29 +269,15 @@ function Flow({ side }: { side: Side }) {
     if (!box) return;
     // The answer, which stands beside a long text, leaves less than the width of the window.
     setRoom(box.parentElement!.clientWidth - (session.layout.peek() === "phone" ? 16 : 50));
-    const measured = new Map<string, Place>();
-    for (const element of box.querySelectorAll<HTMLElement>("[data-at]")) {
-      const { offsetLeft, offsetTop, offsetWidth } = element;
-      measured.set(element.dataset.at!, {
-        x: offsetLeft + offsetWidth / 2,
-        y: offsetTop,
-        width: offsetWidth,
-      });
-    }
-    setPlaces(measured);
+    const words = [...box.querySelectorAll<HTMLElement>("[data-at]")].map((word) => {
+      const { offsetLeft, offsetTop: y, offsetWidth: width } = word;
+      return [word.dataset.at!, { x: offsetLeft + width / 2, y, width }] as const;
+    });
+    setPlaces(new Map(words));
   };
   const { embed, answers, edits } = session.selection.value;
-  const layoutKey = [
-    visible,
-    width,
-    isLong,
-    session.layout.value,
-    embed,
-    answers,
-    edits,
-    drawn.length,
-  ];
-  useLayoutEffect(measure, layoutKey);
+  const laid = [visible, width, isLong, embed, answers, edits, drawn.length, session.layout.value];
+  useLayoutEffect(measure, laid);
   // The pinned word opens in the right half, so that what it reads is beside it.
   useLayoutEffect(() => {
     if (!isLong) return;
@@ -347,21 +333,13 @@ function Flow({ side }: { side: Side }) {
   const hover = (w: Word | null) => session.point(w ? { [w.axis]: w.position } : {});
   const others = useMemo(() => differing(session.sides.value), [session.sides.value]);
   const isWriter = beforeAfter(session, side)?.before.isLast ?? false;
+  const strip = { side, all, start, count: shownCount, show: setStart, read };
   return (
     <div class={`flow ${isLong ? "long" : ""}`}>
-      {isLong && (
-        <EdgeChips
-          side={side}
-          all={all}
-          start={start}
-          count={shownCount}
-          show={setStart}
-          read={read}
-        />
-      )}
+      {isLong && <EdgeChips {...strip} />}
       <div class="scrolled">
         <div
-          class="toks"
+          class={classes("toks", drawn.length > 1 && "several")}
           ref={ref}
           onWheel={(event) => {
             if (!isLong) return;
@@ -466,16 +444,7 @@ function Flow({ side }: { side: Side }) {
         </div>
       </div>
       {isWriter && isLong && <Ghost side={side} />}
-      {isLong && (
-        <DensityStrip
-          side={side}
-          all={all}
-          start={start}
-          count={shownCount}
-          show={setStart}
-          read={read}
-        />
-      )}
+      {isLong && <DensityStrip {...strip} />}
     </div>
   );
 }
@@ -523,6 +492,7 @@ function Caption() {
   const { side: chosen, filter, word } = session.selection.value;
   const all = session.sides.value;
   const [first, second] = all.map(({ block }) => block.queryTokens.texts);
+  const unit = unitOf(all[0].block.queryTokens) ?? "word";
   const apart = second ? first.findIndex((text, i) => text !== second[i]) : -1;
   return (
     <div class="cap">
@@ -545,8 +515,10 @@ function Caption() {
       </p>
       <span class="gap" />
       <span class="mut hint">
-        {word === null ? "click a word to pin it" : "click another word: everything follows it"} ·{" "}
-        <kbd>←↑↓→</kbd> other heads
+        {word === null
+          ? `click a ${unit} to pin it`
+          : `click another ${unit}: everything follows it`}{" "}
+        · <kbd>←↑↓→</kbd> other heads
       </span>
     </div>
   );
@@ -568,7 +540,7 @@ function Readings({ side, row }: { side: Side; row: number }) {
             summary(read, 2, 0.01).top.map(({ index, weight }, i) => (
               <span key={index}>
                 {i > 0 && " · "}
-                <em>{printed(columns[index].label)}</em> {shortWeight(weight)}
+                <em>{named(columns[index])}</em> {shortWeight(weight)}
               </span>
             ))}
         </span>
@@ -604,7 +576,7 @@ function Reading({ side, above }: { side: Side; above: number }) {
   if (several && isReader) return <Readings side={side} row={row} />;
   if ((!isReader && column < 0) || !matrix) {
     const text = matrix
-      ? `${hasArcs ? "Each word's strongest link is drawn. " : ""}${pointing(session)} a word to see all that it reads.`
+      ? `${hasArcs ? "Each word's strongest link is drawn. " : ""}${pointing(session)} a ${unitOf(side.block.queryTokens) ?? "word"} to see all that it reads.`
       : "Unpacking …";
     return side === session.shown.value[0] ? <span class="mut">{text}</span> : null;
   }
@@ -612,15 +584,16 @@ function Reading({ side, above }: { side: Side; above: number }) {
   const entries = isReader ? filtered.columns : filtered.rows;
   const entry = isReader ? filtered.rows[row] : filtered.columns[column];
   const { top, others, rest } = summary(weights, 3, Math.max(above, 0.01));
+  const [to, by] = entry.kind === "patch" ? ["looks at", "looked at"] : ["reads from", "read"];
+  const verb = isReader ? to : `is ${by} by`;
   return (
     <span class="reading">
       {side.letter && <b class="letter">{side.letter}</b>}
-      <em>{printed(entry.label)}</em> {isReader ? "reads from" : "is read by"}{" "}
-      {top.length === 0 && <Nothing above={Math.max(above, 0.01)} />}
+      <em>{named(entry)}</em> {verb} {top.length === 0 && <Nothing above={Math.max(above, 0.01)} />}
       {top.map(({ index, weight }, i) => (
         <span key={index}>
           {i > 0 && " · "}
-          <em>{printed(entries[index].label)}</em>
+          <em>{named(entries[index])}</em>
           <Where entries={entries} index={index} /> {shortWeight(weight)}
         </span>
       ))}

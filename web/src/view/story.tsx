@@ -2,9 +2,10 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { indexOfHead } from "../data/effects.ts";
+import { rowWeights } from "../data/filtered_block.ts";
 import { ordinal, probability, shortWeight } from "../data/format.ts";
 import { summary } from "../data/head_summary.ts";
-import { printed } from "../data/tokens.ts";
+import { named, printed, rowOf } from "../data/tokens.ts";
 import { type HeadId, headName } from "../state/selection.ts";
 import type { Session } from "../state/session.ts";
 import type { Numbers, Step, Target } from "../state/tour.ts";
@@ -85,18 +86,16 @@ function spotOf(root: HTMLElement, target: Target, card: HTMLElement): Spot | nu
   const selector = ELEMENTS[target].find((name) => root.querySelector(name));
   const element = selector && root.querySelector<HTMLElement>(selector);
   if (!element) return null;
-  const parts = [element, ...element.querySelectorAll(".ghost, .pop")];
+  const list = element.querySelector(".pop");
+  // On phones the list is a sheet, away from the answer: the ring does not span what is between.
+  const isSheet = list !== null && getComputedStyle(list).position === "fixed";
+  const parts = isSheet ? [list] : [element, ...element.querySelectorAll(".ghost, .pop")];
   const boxes = parts.map((part) => part.getBoundingClientRect());
   const left = Math.max(3, Math.min(...boxes.map((box) => box.left)) - frame.left - 5);
   const top = Math.max(3, Math.min(...boxes.map((box) => box.top)) - frame.top - 5);
-  const right = Math.min(
-    frame.width - 3,
-    Math.max(...boxes.map((box) => box.right)) - frame.left + 5,
-  );
-  const bottom = Math.min(
-    frame.height - 3,
-    Math.max(...boxes.map((box) => box.bottom)) - frame.top + 5,
-  );
+  const right = Math.min(frame.width - 3, Math.max(...boxes.map((b) => b.right)) - frame.left + 5);
+  const lowest = Math.max(...boxes.map((box) => box.bottom));
+  const bottom = Math.min(frame.height - 3, lowest - frame.top + 5);
   const ring = { left, top, width: right - left, height: bottom - top };
   const { offsetWidth: wide, offsetHeight: high } = card;
   const clampX = (x: number) => Math.max(8, Math.min(x, frame.width - wide - 8));
@@ -250,21 +249,15 @@ function say(session: Session, numbers: Numbers): string {
 }
 
 /** Word that the pinned word reads most with a head, the first token aside. */
-function readBy(
-  session: Session,
-  id: HeadId,
-): { word: string; text: string; weight: number } | null {
-  const side = session.lead.value;
-  const { rows, columns } = side.filtered;
-  const { word } = session.selection.value;
-  const row = rows.findIndex(({ positions }) => positions.includes(word ?? -1));
-  const matrix = session.single(side, id);
-  if (row < 0 || !matrix) return null;
-  const weights = matrix.weights.subarray(row * matrix.columns, (row + 1) * matrix.columns);
-  const top = summary(weights, 3, 0).top.find(
-    ({ index }) => columns[index].positions[0] > 0 && !columns[index].special,
-  );
-  if (!top) return null;
-  const text = printed(columns[top.index].label);
-  return { word: printed(rows[row].label), text, weight: top.weight };
+export function readBy(session: Session, id: HeadId) {
+  const { filtered } = session.lead.value;
+  const { rows, columns } = filtered;
+  const row = rowOf(rows, session.selection.value.word);
+  const matrix = row < 0 ? null : session.single(session.lead.value, id);
+  const top = matrix
+    ? summary(rowWeights(matrix, row), 3, 0).top.find(
+        ({ index }) => columns[index].positions[0] > 0 && !columns[index].special,
+      )
+    : undefined;
+  return top && { word: named(rows[row]), text: named(columns[top.index]), weight: top.weight };
 }

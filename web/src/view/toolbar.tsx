@@ -13,7 +13,7 @@ import { Search } from "./search.tsx";
 import { MAX_CHIPS } from "./sentence.tsx";
 import { goTo } from "./story.tsx";
 
-const PLACES = { file: "saved file", notebook: "notebook", lab: "lab" } as const;
+const PLACES = { file: "recorded run", notebook: "notebook", lab: "lab" } as const;
 
 export function Toolbar() {
   const explorer = useExplorer();
