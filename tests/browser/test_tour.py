@@ -186,6 +186,17 @@ def test_a_filter_that_hides_everything_says_so(open_page: Any) -> None:
     assert "scaled ×" in opened.page.locator(".wl").inner_text()
 
 
+def test_a_link_to_a_question_hides_the_answer_on_an_open_page(
+    open_page: Any, written: hs.Trace
+) -> None:
+    page = open_page(written).page
+    badge = page.locator(".title .badge").first
+    assert "L0 H0" not in badge.inner_text()
+    page.evaluate("location.hash = 'ex=1'")
+    page.get_by_text("colors are hidden while you guess").wait_for()
+    assert "L0 H0" in badge.inner_text()
+
+
 @pytest.mark.parametrize("clipboard", ["there", "missing", "refuses"])
 def test_the_link_to_a_question_is_copied(
     open_page: Any, written: hs.Trace, clipboard: str

@@ -17,7 +17,7 @@ async function start(host: HTMLElement): Promise<void> {
     lab: null,
     around: null,
   });
-  addEventListener("hashchange", () => session.store.open(location.hash.slice(1)));
+  addEventListener("hashchange", () => session.open(location.hash.slice(1)));
   document.addEventListener("keydown", (event) => {
     if (event.target === document.body) explorer.key(event);
   });

@@ -64,6 +64,16 @@ export class Session {
     this.requests = new Requests(backend);
     this.edits = new Edits(this.store, this.requests);
     this.exercise = new Exercise(header, traces, this.store);
+    this.ask();
+  }
+
+  /** Open an address: a selection, or a question of the exercise. */
+  open(fragment: string): void {
+    this.store.open(fragment);
+    this.ask();
+  }
+
+  private ask(): void {
     const { exercise } = this.selection.peek();
     if (exercise > 0) this.exercise.open(exercise);
   }

@@ -78,7 +78,7 @@ export class Lab {
       const isNew = request && JSON.stringify(request) !== JSON.stringify(this.shown);
       if (isNew) void this.open(request, fragment);
       else if (!request && this.shown && source.stored) this.show(source.stored, fragment, null);
-      else this.session?.store.open(fragment);
+      else this.session?.open(fragment);
     });
     if (source.stored) {
       this.show(source.stored, location.hash.slice(1), null);
