@@ -1,4 +1,4 @@
-"""What effects, attribution and norm weighting cost, in the model's own forward passes.
+"""What effects, wires, attribution and norm weighting cost, in the model's own forward passes.
 
 python -m benchmarks.effects [--model smollm2] [--repeats 3]
 
@@ -12,13 +12,19 @@ import argparse
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 import headscope as hs
 from benchmarks.rows import record
+from headscope.causal.pair_wires import WireRun, encode_pair, graph_of
 
 PROMPT = "When Mary and John went to the big store, John gave a drink to"
+GIVER = "When Mary and John went to the big store, Mary gave a drink to"
 BOUNDS = {"effects, exact": 60.0, "effects, by gradient": 3.0}
+N_WIRES = 100
+WIRES = {"the screen": 20.0, "EAP-IG": 18.0, f"{N_WIRES} exact wires": 0.4 * N_WIRES}
+"""Bounds in forward passes of a pair: both texts as one batch."""
 
 
 def cpu_seconds(run: Callable[[], object], repeats: int) -> float:
@@ -69,7 +75,39 @@ def main() -> None:
             is_cost=True,
             bound=BOUNDS.get(name),
         )
+    _wires(model, options.repeats)
     _over_norms(model, options.repeats)
+
+
+def _wires(model: hs.Model, repeats: int) -> None:
+    """One pair: both estimates of all wires, and the exact effects of the top of the screen."""
+    pair = encode_pair(model, (PROMPT, GIVER), " Mary", " John")
+    run = pair.run(graph_of(model, pair))
+    inputs = model.require_tokenizer()([PROMPT, GIVER], return_tensors="pt")
+    sizes = np.abs(run.screen()).max(-1)
+    top = np.unravel_index(np.argsort(-sizes, axis=None)[:N_WIRES], sizes.shape)
+    rows = [WireRun(source, reader) for source, reader in np.transpose(top).tolist()]
+    ways: dict[str, Callable[[], object]] = dict(
+        zip(WIRES, (run.screen, run.integrated, lambda: run.exact(rows)), strict=True)
+    )
+
+    def forward() -> None:
+        with torch.inference_mode():
+            model.module(**inputs)
+
+    base = cpu_seconds(forward, 10)
+    for name, way in ways.items():
+        seconds = cpu_seconds(way, repeats)
+        print(f"  wires: {name:15} {seconds:7.3f} CPU-s  {seconds / base:6.1f} forwards of a pair")
+        record(
+            "effects",
+            f"wires of one pair, {name}, {inputs['input_ids'].shape[1]} tokens",
+            f"{seconds:.2f} CPU-s",
+            f"a forward pass of the pair, {base:.3f} CPU-s",
+            seconds / base,
+            is_cost=True,
+            bound=WIRES[name],
+        )
 
 
 def _over_norms(model: hs.Model, repeats: int) -> None:
