@@ -67,3 +67,15 @@ def test_wires_are_written_and_printed(capsys: pytest.CaptureFixture[str], tmp_p
         assert (out / name).stat().st_size > 100
     assert run("wires", "io", "-o", str(out)) == 2
     assert "Did you mean 'ioi'" in capsys.readouterr().err
+
+
+def test_stopped_wires_say_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hs, "wires", stopped)
+    monkeypatch.setattr("headscope.app.cli.wires.load_model", lambda *names: None)
+    assert run("wires", "ioi", "-o", str(tmp_path / "wires")) == 130
+    assert "Run the same again to go on (-o " in capsys.readouterr().err

@@ -20,6 +20,7 @@ from headscope.metrics.core import accumulator
 from headscope.metrics.core.layer_data import has_numba
 from headscope.model.model import Model
 from headscope.run import analyze as analyze_module
+from headscope.run.progress import Meter
 from headscope.text.document import Document, Mention
 from tests.conftest import byte_tokenizer
 
@@ -110,3 +111,18 @@ def test_limits_are_raised_on_purpose(tiny_llama: Model) -> None:
         hs.analyze(
             hs.load(table, tokenizer=tokenizer), ["the cat sat " * limit], ["entropy"], **options
         )
+
+
+@pytest.mark.parametrize("layers", [None, [1]])
+def test_the_last_row_of_the_last_layer_is_the_whole(
+    tiny_llama: Model, layers: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached: list[int] = []
+    monkeypatch.setattr("headscope.run.shard.LONG", 4)
+    monkeypatch.setattr(analyze_module, "ROWS", 4)
+    monkeypatch.setattr(Meter, "reach", lambda self, worker, done: reached.append(done.tokens))
+    text = "the cat sat on the mat and the dog sat by the cat"
+    found = hs.analyze(tiny_llama, [text], ["entropy"], layers=layers, workers=1)
+    assert reached == sorted(reached)
+    assert reached[-1] == found.provenance["counts"]["tokens"]
+    assert len(reached) > 3

@@ -277,7 +277,7 @@ def _run(
         with accumulator.batch(batch) as read:
             reader = once(read)
             if length > LONG:
-                reader = _ticking(reader, model.info.n_layers, tick)
+                reader = _ticking(reader, len(plan.layers or ()) or model.info.n_layers, tick)
             if plan.settings.over == "norm":
                 reader = weighted = NormWeights(model, reader)
             model.read(

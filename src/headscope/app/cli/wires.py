@@ -41,20 +41,21 @@ def wires(
     given = hs.pairs(pairs, n, seed=seed)
     loaded = load_model(model, device)
     out.mkdir(parents=True, exist_ok=True)
-    found = hs.wires(loaded, given, exact=exact, folder=out, seed=seed, progress=settings.progress)
+    shown = settings.progress
+    try:
+        found = hs.wires(loaded, given, exact=exact, folder=out, seed=seed, progress=shown)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Stopped. Run the same again to go on (-o {out}).") from None
     found.save(out / RESULT_FILE)
     with atomic_path(out / "wires.csv") as temporary:
         found.to_dataframe().to_csv(temporary, index=False)
     figure = save_figure(found.figure(), out / "wires.png")
     found.save_mib(out / "graph.json")
-    measured = None
-    if curve and found.n_templates > 1:
-        measured = found.curve(progress=settings.progress)
-    shown = loaded.trace(found.about["shown"]["texts"][0], effects=True)
+    measured = found.curve(progress=shown) if curve and found.n_templates > 1 else None
+    trace = loaded.trace(found.about["shown"]["texts"][0], effects=True)
     hs.save_page(
-        shown, out / "page.html", wires=found.to_page(curve=measured), selection={"tab": "wires"}
+        trace, out / "page.html", wires=found.to_page(curve=measured), selection={"tab": "wires"}
     )
-    rows = found.to_page(top)["wires"]
     lines = [f"{found.about['model']}: wires on {found.about['pairs']}, as shares of the gap"]
     for wire in found.table[:top]:
         bounds = "" if math.isnan(wire.low) else f"  [{wire.low:+.3f}, {wire.high:+.3f}]"
@@ -63,7 +64,8 @@ def wires(
     lines.append(f"  {found.holds}")
     data = {
         "model": found.about["model"], "pairs": given.name, "result": str(out / RESULT_FILE),
-        "figure": str(figure), "page": str(out / "page.html"), "wires": rows, "holds": found.holds,
+        "figure": str(figure), "page": str(out / "page.html"), "holds": found.holds,
+        "wires": found.to_page(top)["wires"],
     }  # fmt: skip
     if measured is not None:
         values = measured["faithfulness"]
@@ -73,6 +75,5 @@ def wires(
             f"{float(values.sel(k=0.01)):.2f} with 1 % of wires and the embedding's; CPR "
             f"{measured.attrs['cpr']:.3f}, CMD {measured.attrs['cmd']:.3f}"
         )
-    lines.append(f"  result   {out / RESULT_FILE}")
-    lines.append(f"  page     {out / 'page.html'}")
+    lines += [f"  result   {out / RESULT_FILE}", f"  page     {out / 'page.html'}"]
     return CommandResult(data, "\n".join(lines))

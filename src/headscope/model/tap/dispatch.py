@@ -56,7 +56,7 @@ class Attachment:
     """Leave the forward pass by `AllRead` once the reader has seen every layer that it wants."""
     rows: int | None = None
     """Query rows of a block that the reader gets; None for whole layers. Only if the self-check
-    proved it (`Wiring.has_rows`), and without edits, scores or gradients."""
+    proved it (`Wiring.has_rows`), without scores, and with edits that act by rows."""
     computes_softmax: bool = False
     """The reader turns q·k into weights (`Attention.are_scores`) where the self-check proved that
     this is the model's attention."""

@@ -156,8 +156,7 @@ class EagerCall(NamedTuple):
         if isinstance(mask, MaskRecipe):
             mask = mask.rows(rows.start, rows.stop, n_keys)
         elif isinstance(mask, Tensor):
-            mask = mask[..., :n_keys]
-            mask = mask if mask.shape[-2] == 1 else mask[..., rows, :]
+            mask = mask[..., :n_keys] if mask.shape[-2] == 1 else mask[..., rows, :n_keys]
         call, shape = self._masked(mask), (self.query.shape[2], self.key.shape[2])
         for name in self.kwargs.keys() - {"attention_mask"}:  # position biases
             value = self.kwargs[name]
