@@ -18,7 +18,7 @@ import pytest
 CEILINGS = {
     "modules": 213,
     "modules of the frame": 148,
-    "lines": 51_210,
+    "lines": 51_420,
     "largest": 675,
     "one importer": 40,
     "splinters": 15,
@@ -27,7 +27,7 @@ CEILINGS = {
     "openers": 0,
     "banned words": 2,
     "web files": 91,
-    "web lines": 17_451,
+    "web lines": 17_567,
 }
 """Highest count that passes. `python -m pytest tests/test_shape.py` names what exceeds it. The
 frame is all but commands, readers, metrics and formats, which may be added."""

@@ -18,10 +18,16 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.live.__main__ import effects
+from transformers import ViTConfig, ViTForImageClassification
 
 import headscope as hs
+from headscope.causal.trace_effects import with_effects
 from headscope.model.model import Model
 from headscope.results.trace import Trace
+from tests.conftest import word_piece_tokenizer
+from tests.families.shrink import seeded
+from tests.families.zoo import ENCODER_DECODERS, build
+from tests.model import media_zoo
 
 TEXT = "the cat sat on the mat"
 TYPED = "The dog, the cat and the 東京 🙂!"
@@ -354,7 +360,7 @@ def test_a_model_that_differs_is_refused(
     shutil.copytree(folder, copy)
 
     def swap(live: dict[str, Any]) -> None:
-        plain, without = live["proof"]["cases"]
+        plain, without = (case["outputs"] for case in live["proof"]["cases"])
         plain["output"], without["output"] = without["output"], plain["output"]
 
     change_proof(copy / "index.html", swap)
@@ -464,3 +470,89 @@ def test_memory_does_not_grow_with_texts(
         if index % 10 == 9:
             sizes.append(used())
     assert sizes[-1] < 1.1 * sizes[0] + 1_000_000, sizes
+
+
+def edited(page: Any, model: Model, trace: Trace, fragment: str, *off: Any) -> Trace:
+    """Switch heads off in the page; return the trace that the model gives without them."""
+    page.evaluate("(fragment) => { location.hash = fragment }", fragment)
+    page.locator(".chip").nth(len(off) - 1).wait_for()
+    page.locator(".live-badge.ready").first.wait_for()
+    page.locator(".status").wait_for(state="hidden")
+    origin = trace.origin
+    assert origin is not None
+    return origin.again(trace, off)
+
+
+def agree_everywhere(page: Any, trace: Trace, block: str, head: tuple[int, int]) -> None:
+    """Compare a map of any block, and the answers, with those of the tap."""
+    shown = [float(row["weight"]) for row in table(page, "Weights of this head")]
+    expected = trace.blocks[block].attention.sel(layer=head[0], head=head[1]).values
+    np.testing.assert_allclose(shown, expected.ravel(), atol=1e-4)
+    if block == "encoder":  # answers stand beside the decoder's tokens
+        return
+    assert trace.predictions is not None
+    last = trace.predictions.positions[-1]
+    known, found = dict(trace.predictions.top(last)), answers(page)
+    common = found.keys() & known.keys()
+    assert len(common) > 1
+    for text in common:
+        assert found[text] == pytest.approx(known[text], abs=6e-3)  # the page shows two digits
+
+
+def measured(page: Any, trace: Trace, block: Any) -> None:
+    """Measure all heads of the block on screen, and compare with Python."""
+    page.get_by_role("button", name="Measure all heads").click()
+    page.locator(".ranking").first.wait_for()
+    page.locator(".progress").wait_for(state="detached")
+    effects = with_effects(trace, block=block).effects
+    assert effects is not None
+    before = float(np.exp(effects.data["before"][0]))
+    rows = table(page, "All heads")
+    assert len(rows) == effects.data.sizes["layer"] * effects.data.sizes["head"]
+    for row in rows:
+        place = {"layer": int(row["layer"]), "head": int(row["head"])}
+        after = float(np.exp(effects.data["after"].sel(place)[0]))
+        assert float(row["effect"]) == pytest.approx(after - before, abs=1e-4)
+    assert max(abs(float(row["effect"])) for row in rows) > 1e-4
+
+
+def test_every_block_of_an_encoder_decoder_runs(
+    visit: Callable[..., Any], serve: Callable[[Path], str], tmp_path: Path
+) -> None:
+    bart = next(member for member in ENCODER_DECODERS if member.name == "bart")
+    model = hs.load(build(bart), word_piece_tokenizer())
+    trace = model.trace(TEXT, target="the dog sat")
+    hs.save_live(model, tmp_path / "site", examples=[trace], storage="float32")
+    page = visit(serve(tmp_path / "site"))
+    assert page.get_by_role("button", name="Type in the sentence").count() == 0
+    assert "several blocks (encoder, decoder, cross)" in page.locator(".live-badge").get_attribute(
+        "title"
+    )
+    for block, head in (("encoder", (1, 0)), ("decoder", (0, 2)), ("cross", (1, 3))):
+        fragment = f"block={block}&head=L{head[0]}H{head[1]}&off=L0H1,cross:L1H2"
+        off = [hs.ablate(0, 1, block="encoder"), hs.ablate(1, 2, block="cross")]
+        agree_everywhere(page, edited(page, model, trace, fragment, *off), block, head)
+        page.evaluate("location.hash = location.hash.replace(/&off=[^&]*/, '&off=')")
+        page.locator(".chip").first.wait_for(state="detached")
+        measured(page, trace, block)
+    page.keyboard.press("o")
+    page.get_by_text("cross L1 H3 off").first.wait_for()
+
+
+def test_an_image_is_read_again_without_heads(
+    visit: Callable[..., Any], serve: Callable[[Path], str], tmp_path: Path
+) -> None:
+    config = ViTConfig(**media_zoo.VISION, num_labels=3)
+    module = seeded(ViTForImageClassification(config))
+    model = hs.load(module, processor=media_zoo.vit_processor())
+    trace = model.trace(image=media_zoo.picture())
+    hs.save_live(model, tmp_path / "page.html", examples=[trace], storage="float32")
+    page = visit((tmp_path / "page.html").as_uri())
+    assert "reads images" in page.locator(".live-badge").get_attribute("title")
+    off = [hs.ablate(0, 1), hs.ablate(1, 0)]
+    without = edited(page, model, trace, "head=L1H1&off=L0H1,L1H0", *off)
+    agree_everywhere(page, without, "self", (1, 1))
+    assert page.locator(".media canvas, .media img").count() > 0
+    page.evaluate("location.hash = 'head=L1H1&off='")
+    page.locator(".chip").first.wait_for(state="detached")
+    measured(page, trace, "self")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,7 @@ from torch import Tensor
 
 import headscope as hs
 from headscope.attention import Attention
-from headscope.errors import HeadscopeError, InputError, ModelError, TapUnsupported
-from headscope.live.graph import export
+from headscope.errors import HeadscopeError, InputError, TapUnsupported
 from headscope.model.model import Model
 from headscope.model.tap.interface import eager_attention
 from headscope.model.tap.rows import PlainMask, mask_and_softmax
@@ -43,19 +41,12 @@ class Row:
     edit: str = ""
     generate: str = ""
     cache: str = ""
-    live: str = ""
-    """Difference of the exported graph, or the reason why there is none; empty if not tried."""
     detail: str = ""
     trials: list[str] = field(default_factory=list)
 
 
-def examine(
-    family: str, architecture: str, checkout: Path | None = None, *, live: bool = False
-) -> Row:
-    """Build a tiny model of a family and compare; from its own test, if there is a checkout.
-
-    `live` also exports it, which takes about ten times as long as all else.
-    """
+def examine(family: str, architecture: str, checkout: Path | None = None) -> Row:
+    """Build a tiny model of a family and compare; from its own test, if there is a checkout."""
     row = Row(family, architecture)
     try:
         small = tiny(family, architecture)
@@ -70,7 +61,7 @@ def examine(
             return row
         row.detail = ""
     try:
-        examine_model(row, small, live=live)
+        examine_model(row, small)
     except TapUnsupported as error:
         row.verdict, row.detail = "refused", str(error).partition(": ")[2].rstrip(".")
     except Exception as error:  # whatever happens is the verdict
@@ -78,7 +69,7 @@ def examine(
     return row
 
 
-def examine_model(row: Row, small: Tiny, *, live: bool = False) -> None:
+def examine_model(row: Row, small: Tiny) -> None:
     """Fill a row with what headscope makes of a model."""
     model = hs.load(small.module)
     try:
@@ -103,27 +94,11 @@ def examine_model(row: Row, small: Tiny, *, live: bool = False) -> None:
     row.cache = _column(lambda: _cache(model, small))
     if "input_ids" in small.inputs and small.module.can_generate():
         row.generate = _column(lambda: _generate(model, small))
-    if live:
-        row.live = _live(model)
     if faults or "WRONG" in f"{row.scores}{row.rows}{row.edit}{row.cache}{row.generate}":
         row.verdict = "wrong"
     row.detail = "; ".join(faults) or row.detail
     if info.check.unread and not row.detail:
         row.detail = f"not read: softmaxes of {', '.join(info.check.unread)}"[:160]
-
-
-def _live(model: Model) -> str:
-    """The larger difference between the exported graph and the tap, or why it is refused."""
-    try:
-        return f"{max(export(model).error):.0e}"
-    except ModelError as error:
-        reason = re.search(
-            r"several blocks|reads \w+, not text|by the objective '\w+'|layers of \[.*?\] heads|"
-            r"returns no \w+|cannot be exported: ([^.]*(?:\.\w[^.]*)*)|"
-            r"differs from the model: [^;]*?\(output\)|does not run for \d+ tokens",
-            str(error),
-        )
-        return "no: " + ((reason[1] or reason[0]) if reason else _line(error))[:90]
 
 
 def _line(error: BaseException) -> str:

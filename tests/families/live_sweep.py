@@ -11,12 +11,12 @@ Every family runs in a process of its own, within a limit of CPU time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import re
 import resource
-import sys
 import time
 import warnings
 from multiprocessing.connection import Connection
@@ -36,7 +36,7 @@ from tests.families.table import PAGE, live_column, with_live_column
 CPU_SECONDS = 90
 FORK = multiprocessing.get_context("fork")
 REASONS = re.compile(
-    r"several blocks|reads \w+, not text|by the objective '\w+'|layers of \[.*?\] heads|"
+    r"reads [\w ]+, not text|by the objective '\w+'|layers of \[.*?\] heads|"
     r"predicts a score|returns no \w+|cannot be exported: ([^.]*(?:\.\w[^.]*)*)|"
     r"differs from the model: [^;]*?\(output\)|does not run for \d+ tokens"
 )
@@ -88,8 +88,8 @@ def _child(family: str, architecture: str, pipe: Connection) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime) + CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    pipe.send(attempt(family, architecture))
+    with Path(os.devnull).open("w") as silent, contextlib.redirect_stdout(silent):
+        pipe.send(attempt(family, architecture))
 
 
 def order(row: Row) -> tuple[int, str]:

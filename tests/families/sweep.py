@@ -3,7 +3,6 @@ reference attention; the rows become docs/families.md.
 
     python -m tests.families.sweep                        # all; `make families`
     python -m tests.families.sweep --only bert,llama      # prints rows, writes nothing
-    python -m tests.families.sweep --live                 # exports them too: hours
     python -m tests.families.sweep --testers DIR          # a checkout of transformers: its tests
                                                           # build what we cannot
 
@@ -27,7 +26,7 @@ import transformers
 
 from tests.families.examine import Row, examine
 from tests.families.shrink import classes
-from tests.families.table import PAGE, page
+from tests.families.table import PAGE, live_column, page, with_live_column
 
 TIMEOUT = 300.0
 FORK = multiprocessing.get_context("fork")
@@ -38,8 +37,6 @@ def sweep(
     workers: int,
     checkout: Path | None = None,
     say: bool = True,
-    *,
-    live: bool = False,
 ) -> list[Row]:
     """The rows of these families, in order."""
     known = classes()
@@ -48,7 +45,7 @@ def sweep(
     rows: list[Row] = []
     while waiting or running:
         while waiting and len(running) < workers:
-            running.append(_started(*waiting.pop(0), checkout, live))
+            running.append(_started(*waiting.pop(0), checkout))
         multiprocessing.connection.wait([pipe for _, _, pipe, _ in running], timeout=1)
         for one in list(running):
             row, process, pipe, started = one
@@ -59,29 +56,27 @@ def sweep(
             rows.append(_finished(row, process, pipe, is_late=is_late))
             if say:
                 last = rows[-1]
-                said = last.live or last.detail[:90]
-                print(f"{len(rows):4d} {last.family:36s} {last.verdict:12s} {said}", flush=True)
+                said = f"{last.verdict:12s} {last.detail[:90]}"
+                print(f"{len(rows):4d} {last.family:36s} {said}", flush=True)
     return sorted(rows, key=lambda row: row.family)
 
 
 def _started(
-    family: str, architecture: str, checkout: Path | None, live: bool
+    family: str, architecture: str, checkout: Path | None
 ) -> tuple[Row, multiprocessing.process.BaseProcess, Connection, float]:
     here, there = FORK.Pipe()
-    process = FORK.Process(target=_examine, args=(family, architecture, checkout, live, there))
+    process = FORK.Process(target=_examine, args=(family, architecture, checkout, there))
     process.start()
     there.close()
     return Row(family, architecture), process, here, time.monotonic()
 
 
-def _examine(
-    family: str, architecture: str, checkout: Path | None, live: bool, pipe: Connection
-) -> None:
+def _examine(family: str, architecture: str, checkout: Path | None, pipe: Connection) -> None:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     warnings.simplefilter("ignore")
-    pipe.send(asdict(examine(family, architecture, checkout, live=live)))
+    pipe.send(asdict(examine(family, architecture, checkout)))
 
 
 def _finished(
@@ -108,16 +103,16 @@ def main() -> None:
     parser.add_argument("--only", help="families, comma-separated; the page is not written")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--testers", type=Path, help="a checkout of transformers with its tests")
-    parser.add_argument("--live", action="store_true", help="export each model as a live page does")
     parser.add_argument("--json", type=Path, help="write the rows there, and no page")
     options = parser.parse_args()
     families = options.only.split(",") if options.only else list(classes())
-    rows = sweep(families, options.workers, options.testers, live=options.live)
+    rows = sweep(families, options.workers, options.testers)
     print(dict(Counter(row.verdict for row in rows)))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     if not (options.only or options.json):
-        PAGE.write_text(page(rows), encoding="utf-8")
+        kept = live_column(PAGE.read_text("utf-8"))  # see live_sweep
+        PAGE.write_text(with_live_column(page(rows), kept), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -46,7 +47,7 @@ first use: `headscope models NAME` prints the result.
   (`same`); or *the model's own steps differ*, in transformers too, and the tap reads the steps.
 - **live**: the exported graph of a [live page](guide/live.md) against the tap, at three lengths,
   without one head of each layer too: the largest difference, of attention or relative to the
-  largest output; or `no` and the reason. Empty: not tried (`--live`), as most are.
+  largest output; or `no` and the reason. {live}
 - In every family listed, an edit of the last layer acted and was undone. If the model's main output
   did not change (a gate that starts at zero, an encoder whose text it does not use), the output of
   the attention module did.
@@ -54,6 +55,8 @@ first use: `headscope models NAME` prints the result.
 | family | class | verdict | route | blocks | vectors | scores | rows | steps | live | remarks |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
+TRIED = "Tried: {} families, of which {} run in a page. Empty: not tried."
+"""The sentence of the column *live*."""
 REFUSED = """
 ## Refused
 
@@ -84,7 +87,9 @@ def page(rows: list[Row]) -> str:
     ]
     missing = ", ".join(row.family for row in rows if row.verdict == "not built")
     return (
-        HEADER.format(version=transformers.__version__, summary=f"**{summary}.**")
+        HEADER.format(
+            version=transformers.__version__, summary=f"**{summary}.**", live=TRIED.format(0, 0)
+        )
         + "\n".join(read)
         + "\n"
         + REFUSED
@@ -106,7 +111,7 @@ def line(row: Row) -> str:
         row.scores,
         row.rows,
         row.generate,
-        row.live,
+        "",
         "; ".join(filter(None, [_remark(row), row.detail])),
     ]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
@@ -118,10 +123,16 @@ def live_column(text: str) -> dict[str, str]:
 
 
 def with_live_column(text: str, found: dict[str, str]) -> str:
-    """The page with this column, and a sentence that counts it."""
+    """The page with this column, and the sentence that counts it."""
+    tried = [said for said in found.values() if said]
+    exact = sum(not said.startswith("no") for said in tried)
+    pattern = re.escape(TRIED).replace(r"\{\}", r"\d+").replace(r"\ ", r"\s+")
+    text = re.sub(pattern, TRIED.format(len(tried), exact), text)
     for cells in _rows(text):
         said = found.get(cells[1].strip(), "").replace("|", "/")
-        text = text.replace("|".join(cells), "|".join([*cells[:LIVE], f" {said} ", *cells[LIVE + 1 :]]))
+        text = text.replace(
+            "|".join(cells), "|".join([*cells[:LIVE], f" {said} ", *cells[LIVE + 1 :]])
+        )
     return text
 
 

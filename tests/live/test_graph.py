@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 import headscope as hs
 from headscope.errors import MissingExtra, ModelError
-from headscope.live.graph import Graph, compare, export, session
+from headscope.live.graph import Graph, compare, export, random_input, session
 from headscope.model.model import Model
 from tests.conftest import word_piece_tokenizer
-from tests.families.shrink import seeded
+from tests.families.shrink import seeded, tiny
 from tests.families.zoo import COMMON, ENCODER_DECODERS, OTHERS, build
+from tests.model import media_zoo
 
 Export = Callable[[Model], Graph]
 FAMILIES = ["tiny_bert", "tiny_classifier", "tiny_gpt2", "tiny_llama"]
@@ -45,7 +47,7 @@ def run(graph: Graph, ids: Tensor, *off: tuple[int, int] | None, **more: np.ndar
     """Outputs of the graph by name, with the logits of all positions."""
     running = session(graph.proto.SerializeToString())
     names = [output.name for output in running.get_outputs()]
-    inputs = graph.inputs(ids, off or (None,), range(ids.shape[1])) | more
+    inputs = graph.inputs({"input_ids": ids}, off or (None,), range(ids.shape[1])) | more
     return dict(zip(names, running.run(names, inputs), strict=True))
 
 
@@ -111,7 +113,7 @@ def test_vectors_are_those_of_the_tap(model: Model, exported: Export) -> None:
 
     model.run({"input_ids": ids}, read)
     found = run(exported(model), ids)
-    assert exported(model).vectors == tuple(expected)
+    assert exported(model).vectors == {"self": tuple(expected)}
     for name, tensors in expected.items():
         assert np.abs(found[name][0] - torch.cat(tensors).numpy()).max() < 1e-5
 
@@ -123,14 +125,47 @@ def test_the_graph_does_not_name_the_exporting_machine(model: Model, exported: E
     assert not any(node.metadata_props for node in exported(model).proto.graph.node)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("t5", "several blocks of attention"), ("vit", "reads pixel_values, not text")],
-)
-def test_other_architectures_are_refused(name: str, reason: str) -> None:
-    member = next(f for f in ENCODER_DECODERS + OTHERS if f.name == name)
-    with pytest.raises(ModelError, match=reason):
-        export(hs.load(build(member)))
+@pytest.mark.parametrize("name", ["t5", "vit"])
+def test_every_block_and_images_are_exported(name: str, exported: Export) -> None:
+    model = hs.load(build(next(f for f in ENCODER_DECODERS + OTHERS if f.name == name)))
+    graph = exported(model)
+    one = random_input(model, 7, seed=3)
+    off = [None, *((row, 1) for row in range(len(graph.sites)))]
+    rows = range(4) if name == "t5" else ()
+    running = session(graph.proto.SerializeToString())
+    names = ["output", *graph.maps]
+    found = running.run(names, graph.inputs(one, off, rows))
+    for row, head in enumerate(off):
+        edits = (
+            []
+            if head is None
+            else [hs.ablate(graph.sites[head[0]].layer, 1, block=graph.sites[head[0]].block)]
+        )
+        maps: dict[str, list[Tensor]] = {block: [] for block in graph.blocks}
+        with model.edit(*edits) if edits else nullcontext():
+            expected = model.run(one, lambda a, maps=maps: maps[a.block].append(a.weights.clone()))
+        logits = expected["logits" if name == "t5" else "last_hidden_state"]
+        np.testing.assert_allclose(found[0][row], logits[0].numpy(), rtol=0, atol=5e-5)
+        assert row == 0 or np.abs(found[0][row] - found[0][0]).max() > 1e-4  # it acts
+        for place, block in enumerate(graph.blocks):
+            wanted = torch.cat(maps[block]).numpy()
+            for layer, weights in enumerate(wanted):
+                for h, one_head in enumerate(weights):
+                    if one_head.any():  # the tap's map of an ablated head is 0
+                        assert np.abs(found[1 + place][row, layer, h] - one_head).max() < 1e-5
+
+
+def test_text_beside_an_image_is_refused() -> None:
+    with pytest.raises(ModelError, match="reads input_ids and pixel_values, not text or images"):
+        export(media_zoo.clip())
+
+
+def test_experts_and_lists_of_ends_are_exported() -> None:
+    small = tiny("mixtral", "MixtralForCausalLM").module
+    small.config.eos_token_id = [2, 3]  # as Llama 3 has them
+    before = small.get_experts_implementation()
+    assert not export(hs.load(small)).error.exceeds(1e-5)
+    assert small.get_experts_implementation() == before
 
 
 def test_an_edited_model_is_refused(tiny_bert: Model) -> None:

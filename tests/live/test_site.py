@@ -21,9 +21,11 @@ from headscope.errors import InputError, IntegrityError, UnknownName, WriteError
 from headscope.live import site
 from headscope.live.graph import Graph, compare, session
 from headscope.live.storage import pack
+from headscope.live.tokenizer import Refusal
 from headscope.model.model import Model
 from headscope.page.payload_types import Header
 from tests.families.zoo import DECODERS, build
+from tests.model import media_zoo
 from tests.typed_dicts import problems
 
 TEXT = "the cat [MASK] on the mat"
@@ -65,9 +67,12 @@ def test_a_folder_has_what_its_page_names(
     assert there == {each["name"] for each in named} | {"index.html"}
     assert len(model_of(tmp_path / "site", live)) == live["bytes"]
     assert written.bytes == sum(path.stat().st_size for path in (tmp_path / "site").iterdir())
-    assert (live["kind"], live["heads"], live["layers"]) == ("mask", 4, [0, 1])
+    assert live["kind"] == "mask"
+    assert [(b["name"], b["heads"], b["layers"]) for b in live["blocks"]] == [("self", 4, [0, 1])]
     ids = tiny_bert.trace(TEXT).text.ids
-    assert live["inputs"][0] == {"text": TEXT, "ids": [*ids]}
+    assert live["texts"][0] == TEXT
+    tensor = {"name": "input_ids", "dims": [len(ids)], "ids": [*ids], "data": None}
+    assert live["inputs"][0] == [tensor]
     assert len(live["inputs"]) == 3
 
 
@@ -77,19 +82,19 @@ def test_the_proof_repeats_with_the_stored_model(
     save(tiny_llama, tmp_path, examples=["the cat sat"], storage="int8")
     text = (tmp_path / "index.html").read_text("utf-8")
     live = header_of(tmp_path / "index.html")["live"]
-    assert live["groups"] == [[0, 0, 1, 1]] * 2
+    assert live["blocks"][0]["groups"] == [[0, 0, 1, 1]] * 2
     running = session(model_of(tmp_path, live))
     assert [case["off"] for case in live["proof"]["cases"]] == [None, [1, 0]]
     for case in live["proof"]["cases"]:
         inputs = exported(tiny_llama).inputs(
-            torch.tensor([case["ids"]]),
+            {"input_ids": torch.tensor([case["input"][0]["ids"]])},
             [tuple(case["off"]) if case["off"] else None],
             case["rows"],
         )
         for name, found in zip(
             ("output", "attention"), running.run(["output", "attention"], inputs), strict=True
         ):
-            packed = re.search(rf'data-buffer="{case[name]}">([^<]*)<', text)
+            packed = re.search(rf'data-buffer="{case["outputs"][name]}">([^<]*)<', text)
             assert packed is not None
             stored = np.frombuffer(gzip.decompress(base64.b64decode(packed[1])), "<f4")
             assert np.abs(found.ravel() - stored).max() < 1e-6
@@ -202,6 +207,26 @@ def test_the_command_writes_a_folder(
     assert said["page"] == str(tmp_path / "site/index.html")
     assert Path(said["page"]).is_file()
     assert said["export_error"]["output"] < 1e-5 < said["storage_error"]["output"]
+
+
+def test_a_tokenizer_that_is_refused_still_names_its_tokens(
+    tiny_llama: Model, exported: Callable[[Model], Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise Refusal("Unigram tokenizers are not supported")
+
+    monkeypatch.setattr(site, "page_tokenizer", refuse)
+    reason, packed = site._tokenizer(tiny_llama, exported(tiny_llama))
+    assert reason == "Unigram tokenizers are not supported"
+    names = json.loads(gzip.decompress(packed))["names"]
+    assert len(names) == tiny_llama.module.config.vocab_size
+    ids = tiny_llama.trace("the cat sat").text.ids
+    assert [names[i] for i in ids] == list(tiny_llama.trace("the cat sat").tokens)
+
+
+def test_a_model_of_images_needs_examples(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"reads images: pass examples=\[model.trace\(image\)"):
+        hs.save_live(media_zoo.vit(), tmp_path)
 
 
 def test_without_a_tokenizer_nothing_is_published(tiny_bert: Model, tmp_path: Path) -> None:

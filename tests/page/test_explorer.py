@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headscope as hs
 from headscope.errors import InputError, MissingExtra, UnknownName
 from headscope.model.model import Model
+from headscope.page.replies import replies_for
 from headscope.results.trace import Trace
+from tests.conftest import word_piece_tokenizer
+from tests.families.zoo import ENCODER_DECODERS, build
 from tests.page.golden_payload import golden_trace
 
 
@@ -97,6 +101,29 @@ def test_the_kernel_runs_the_model_again(
     assert sent[0]["traces"][0]["changed"] == "without L1 H2"
     assert len(sent[1]["effects"]["candidates"]) == 10
     assert sent[2]["total"] == pytest.approx(sum(p["key_side"] for p in sent[2]["parts"]), abs=1e-3)
+
+
+def test_effects_are_of_the_block_that_is_shown() -> None:
+    bart = next(member for member in ENCODER_DECODERS if member.name == "bart")
+    trace = hs.load(build(bart), word_piece_tokenizer()).trace("the cat sat", target="the dog")
+    replies = replies_for([trace])
+    tables = {}
+    for block in (None, "encoder", "cross"):
+        answer, _ = replies.reply("effects", {"trace": 0} | ({"block": block} if block else {}))
+        assert "error" not in answer
+        effects = replies.traces[0].effects
+        assert effects is not None
+        tables[block] = effects.data["after"].values
+    np.testing.assert_array_equal(tables[None], tables["encoder"])
+    assert trace.origin is not None
+    edited = trace.origin.again(trace, [hs.ablate(1, 2, block="cross")]).predictions
+    assert edited is not None
+    known = dict(edited.top(edited.positions[-1]))
+    names = effects.data["candidate"].values
+    found = dict(zip(names, np.exp(tables["cross"][1, 2]), strict=True))
+    assert len(known.keys() & found.keys()) > 5
+    for name in known.keys() & found.keys():
+        assert found[name] == pytest.approx(known[name], abs=1e-5)
 
 
 @pytest.mark.usefixtures("_anywidget")

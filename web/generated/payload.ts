@@ -301,23 +301,37 @@ export interface LiveFile {
   source: "file" | "element";
 }
 
-/** Text of a stored trace, and its ids. */
-export interface LiveInput {
-  text: string;
-  ids: number[];
+/** Input of the graph: ids, or a buffer of float32. `dims` are those of one row of a batch. */
+export interface LiveTensor {
+  name: string;
+  dims: number[];
+  ids: number[] | null;
+  data: number | null;
+}
+
+/** Attention block of the graph; gates count layers over all blocks, in their order. */
+export interface LiveBlock {
+  name: string;
+  /** First letters of the names of its outputs. */
+  prefix: string;
+  layers: number[];
+  heads: number;
+  groups: number[][] | null;
+  scales: (number | null)[];
+  causal: boolean;
+  /** Names among queries, keys, values that the graph returns. */
+  vectors: string[];
 }
 
 /** Inputs with the numbers that the graph gave when it was exported. */
 export interface LiveCase {
-  ids: number[];
-  /** Row of the layer, and the head, whose output is 0. */
+  input: LiveTensor[];
+  /** Row of the gate, and the head, whose output is 0. */
   off: [number, number] | null;
   /** Positions of the logits. */
   rows: number[];
-  /** Buffer of float32, `layer head query key`. */
-  attention: number;
-  /** Buffer of float32: the graph's output. */
-  output: number;
+  /** Buffers of float32 by output: `output`, and attention of each block. */
+  outputs: Record<string, number>;
   /** Largest difference: of weights as it is, of the output times its largest value. */
   tolerance: number;
 }
@@ -342,14 +356,9 @@ export interface LivePart {
   /** Whether labels exclude one another: softmax, otherwise a sigmoid each. */
   exclusive: boolean;
   pooling: "mean" | "first";
-  layers: number[];
-  heads: number;
-  groups: number[][] | null;
-  scales: (number | null)[];
-  causal: boolean;
+  /** The main one first. */
+  blocks: LiveBlock[];
   has_types: boolean;
-  /** Names among queries, keys, values that the graph returns. */
-  vectors: string[];
   max_tokens: number;
   bytes: number;
   /** Estimated bytes that the tab needs. */
@@ -359,11 +368,13 @@ export interface LivePart {
   files: LiveFile[];
   wasm: LiveFile;
   worker: LiveFile;
-  tokenizer: LiveFile | null;
+  /** Tables, or the names of all tokens where typed texts are refused. */
+  tokenizer: LiveFile;
   tokenizer_refusal: string | null;
   mask_token: number | null;
-  /** Input of each stored trace. */
-  inputs: (LiveInput | null)[];
+  texts: (string | null)[];
+  /** Inputs of each stored trace. */
+  inputs: (LiveTensor[] | null)[];
   proof: LiveProof;
 }
 

@@ -227,13 +227,19 @@ const LIVE: LivePart = {
   labels: [],
   exclusive: true,
   pooling: "mean",
-  layers: [0, 1],
-  heads: 6,
-  groups: null,
-  scales: [0.5, 0.5],
-  causal: false,
+  blocks: [
+    {
+      name: "self",
+      prefix: "",
+      layers: [0, 1],
+      heads: 6,
+      groups: null,
+      scales: [0.5, 0.5],
+      causal: false,
+      vectors: [],
+    },
+  ],
   has_types: false,
-  vectors: [],
   max_tokens: 64,
   bytes: 0,
   memory: 0,
@@ -241,9 +247,10 @@ const LIVE: LivePart = {
   files: [],
   wasm: { name: "", bytes: 0, sha256: "", source: "element" },
   worker: { name: "", bytes: 0, sha256: "", source: "element" },
-  tokenizer: null,
+  tokenizer: { name: "", bytes: 0, sha256: "", source: "element" },
   tokenizer_refusal: null,
   mask_token: 7,
+  texts: [],
   inputs: [],
   proof: { maps: 0, output: 0, storage_maps: 0, storage_output: 0, cases: [] },
 };
@@ -262,7 +269,9 @@ test("a live trace has what a stored one has", async () => {
     attention: { data: weights, dims: [1, 2, 6, tokens, tokens] },
     output: { data: logits, dims: [1, tokens, 4] },
   };
-  const input = { title: "t", ids, tokens: part };
+  const feeds = [{ name: "input_ids", dims: [tokens], ids, values: null }];
+  const media = { pictures: [], sound: null };
+  const input = { title: "t", feeds, stacks: { self: part }, media };
   const trace = liveTrace(LIVE, stored.header.traces[0], input, outputs, (id) => `t${id}`);
   const { planes, queryTokens } = trace.blocks[0];
   expect(queryTokens.wordTexts[1]).toBe("The");
@@ -300,6 +309,12 @@ test("numbers by hand", () => {
   expect([effects.without(0, 0, 0), effects.without(0, 1, 0)]).toEqual([1, Number.NaN]);
   expect([...new FloatNumbers([2, 2], Float32Array.of(1, 2, 3, 4)).vector(1)]).toEqual([3, 4]);
   expect(new FloatPlanes(2, Float32Array.of(1, 2, 3, 4)).row(0, 1)[0]).toBe(3);
+  const wide = new FloatPlanes(
+    3,
+    Float32Array.from({ length: 12 }, (_, i) => i),
+    2,
+  );
+  expect([wide.row(1, 1)[0], wide.weights(1)[0], wide.weights(1).length]).toEqual([9, 6, 6]);
 });
 
 test("files are checked by their hashes", async () => {

@@ -38,9 +38,9 @@ test("a fragment holds what differs, and gives it back", () => {
     color: "spread",
     against: " John",
     edits: [
-      { kind: "off", layer: 1, head: 0 },
+      { kind: "off", block: "self", layer: 1, head: 0 },
       { kind: "cell", block: "self", layer: 0, head: 1, query: 2, key: 1, weight: 0.25 },
-      { kind: "neuron", layer: 0, head: 1, neuron: 3, factor: 0.5 },
+      { kind: "neuron", block: "self", layer: 0, head: 1, neuron: 3, factor: 0.5 },
     ],
     story: 2,
     theme: "dark",
@@ -54,6 +54,19 @@ test("a fragment holds what differs, and gives it back", () => {
       "&neuron=L0H1.3x0.5&filter=specials:hidden,above:0.15&answers=1&story=2&ex=1&theme=dark&embed=1",
   );
   expect(parseFragment(`#${fragment}`, base)).toEqual(changed);
+});
+
+test("an edit names the block that it is in", () => {
+  const off = { kind: "off", layer: 0, head: 1 } as const;
+  const edits = [
+    { ...off, block: "self" },
+    { ...off, block: "cross" },
+  ];
+  const fragment = formatFragment({ ...base, block: "cross", edits }, base);
+  expect(fragment).toBe(
+    "head=L0H0&block=cross&off=L0H1,cross:L0H1".replace("L0H0", fragment.slice(5, 9)),
+  );
+  expect(parseFragment(fragment, base).edits).toEqual(edits);
 });
 
 test("an unpinned word is said where the page opens with one", () => {
@@ -102,8 +115,8 @@ test("edits run the model, a newer one ends an older one, and undo goes back", a
     },
   } as unknown as Backend;
   const session = new Session(golden.header, traces, backend, "");
-  session.edits.add({ kind: "off", layer: 0, head: 0 });
-  session.edits.add({ kind: "off", layer: 0, head: 1 });
+  session.edits.add({ kind: "off", block: "self", layer: 0, head: 0 });
+  session.edits.add({ kind: "off", block: "self", layer: 0, head: 1 });
   expect(asked.map(({ edits }) => edits)).toEqual([1, 2]);
   expect(asked[0].signal.aborted).toBe(true);
   await Promise.resolve();
@@ -129,7 +142,7 @@ test("other changes do not run the edited model again", async () => {
   expect(runs).toBe(1);
   await new Promise((done) => setTimeout(done));
   session.dispose();
-  session.edits.add({ kind: "off", layer: 0, head: 1 });
+  session.edits.add({ kind: "off", block: "self", layer: 0, head: 1 });
   expect(runs).toBe(1);
 });
 
@@ -191,10 +204,10 @@ test("an edit that fails is taken back, and what was on before stays", async () 
     },
   } as unknown as Backend;
   const session = new Session(golden.header, traces, backend, "");
-  session.edits.add({ kind: "off", layer: 0, head: 0 });
+  session.edits.add({ kind: "off", block: "self", layer: 0, head: 0 });
   await new Promise((done) => setTimeout(done));
   fails = true;
-  session.edits.add({ kind: "off", layer: 0, head: 1 });
+  session.edits.add({ kind: "off", block: "self", layer: 0, head: 1 });
   expect(session.edits.isOff({ layer: 0, head: 1 })).toBe(true);
   await new Promise((done) => setTimeout(done));
   expect(session.edits.isOff({ layer: 0, head: 0 })).toBe(true);
@@ -214,14 +227,14 @@ test("an answer that comes after its edit was undone is not shown", async () => 
     },
   } as unknown as Backend;
   const session = new Session(golden.header, traces, backend, "");
-  session.edits.add({ kind: "off", layer: 0, head: 0 });
+  session.edits.add({ kind: "off", block: "self", layer: 0, head: 0 });
   session.update({ edits: [] });
   answers[0]?.(traces);
   session.measure(session.lead.value, null);
   session.requests.stop();
   await new Promise((done) => setTimeout(done, 5));
   expect(session.edits.traces.value).toBeNull();
-  expect(session.requests.effects.value.get(0)).toBeUndefined();
+  expect(session.requests.effects.value.get("0/self")).toBeUndefined();
   expect(session.requests.error.value).toBe("");
 });
 
@@ -236,7 +249,10 @@ test("a model that is ready later runs the edits of the address", async () => {
     },
   } as unknown as Backend;
   const session = new Session(golden.header, traces, backend, "off=L0H0");
-  expect([runs, session.edits.onlyOff]).toEqual([0, { kind: "off", layer: 0, head: 0 }]);
+  expect([runs, session.edits.onlyOff]).toEqual([
+    0,
+    { kind: "off", block: "self", layer: 0, head: 0 },
+  ]);
   can.value = { ...NOTHING, off: true };
   await new Promise((done) => setTimeout(done));
   expect([runs, session.edits.traces.value]).toEqual([1, traces]);
@@ -249,7 +265,7 @@ test("a measurement that is stopped keeps what it has", async () => {
   const backend = {
     can: signal(EVERYTHING),
     effects: async (...given: Parameters<Backend["effects"]>) => {
-      const [, , follow, ending, layer] = given;
+      const [, , , follow, ending, layer] = given;
       first = layer;
       follow({ done: 1, total: 4 }, table);
       await new Promise((done) => setTimeout(done));
@@ -263,6 +279,10 @@ test("a measurement that is stopped keeps what it has", async () => {
   expect(requests.progress.value).toEqual({ done: 1, total: 4 });
   requests.stop();
   await new Promise((done) => setTimeout(done, 5));
-  expect([first, requests.effects.value.get(0), requests.progress.value]).toEqual([1, table, null]);
+  expect([first, requests.effects.value.get("0/self"), requests.progress.value]).toEqual([
+    1,
+    table,
+    null,
+  ]);
   expect(requests.error.value).toBe("");
 });

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers.utils.generic import ModelOutput
 
+from headscope.attention import BlockName
 from headscope.causal.ablation import Replacement, head_grid
 from headscope.causal.batched_forward import BatchedAblation, ForwardPass, HeadSet
 from headscope.causal.readout import (
@@ -60,11 +61,13 @@ def measure_every_head(
     stacks: Mapping[str, Tokens],
     position: int | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
+    block: BlockName | None = None,
 ) -> HeadEffects:
-    """Ablate each head alone; return predictions, or the vectors of a plain encoder. Edits of the
-    model stay in effect. `advance` gets the number of heads done and in all.
+    """Ablate each head of a block alone, the main one by default; return predictions, or the
+    vectors of a plain encoder. Edits of the model stay in effect. `advance` gets the number of
+    heads done and in all.
     """
-    block = model.wiring.main_block()
+    block = block or model.wiring.main_block()
     sets: list[HeadSet] = [
         ((site.layer, head),)
         for site in model.wiring_for(inputs).of_block(block)
@@ -126,11 +129,12 @@ def with_effects(
     trace: Trace,
     position: int | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
+    block: BlockName | None = None,
 ) -> Trace:
     """Return the trace with the effect of each head. See `Model.trace` and `measure_every_head`."""
     origin = trace.require_origin("effects=True")
     with origin.as_it_was():
         effects = measure_every_head(
-            origin.model, origin.inputs, trace.stack_tokens, position, advance
+            origin.model, origin.inputs, trace.stack_tokens, position, advance, block
         )
     return replace(trace, effects=effects)

@@ -1,7 +1,8 @@
 """Export a model as an ONNX graph: its own forward pass, traced with the tap attached, and proved.
 
-The graph takes one text without padding, a gate for each head, and cells of attention to set. It
-returns the output, every map, and the vectors that the tap sees. `storage` packs its weights.
+The graph takes one input without padding, a gate for each head, and cells of attention to set. It
+returns the output, the maps of every block, and the vectors that the tap sees. `storage` packs its
+weights.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
-from headscope.attention import Attention
+from headscope.attention import Attention, BlockName
 from headscope.errors import MissingExtra, ModelError
 from headscope.model.edits import AblateRows, Edit, Positions
-from headscope.model.encode import INPUTS
 from headscope.model.logits import has_probabilities
 from headscope.model.model import Model
 from headscope.model.tap.dispatch import Attachment
+from headscope.model.tap.example import examples
 from headscope.model.tap.forward_pass import takes, uncached
 from headscope.model.tap.recording import REL_TOL
 from headscope.model.tap.sites import Site
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 OutputKind = Literal["next", "mask", "label", "vector"]
 KINDS: dict[str | None, OutputKind] = {
     "causal": "next",
+    "seq2seq": "next",
     "masked": "mask",
     "label": "label",
     None: "vector",
@@ -44,6 +47,8 @@ INSTEAD = "Share a page without the model instead: trace.save_page(path)."
 PROOF_LENGTHS = (1, 9, 24)
 EXAMPLE_SHAPE = (2, 6)
 """Batch and length while tracing: torch.export takes 1 for a constant."""
+IDS = ("input_ids", "decoder_input_ids")
+INPUTS = (*IDS, "token_type_ids", "pixel_values")
 
 
 class Error(NamedTuple):
@@ -68,23 +73,43 @@ class Graph:
 
     proto: onnx.ModelProto = field(repr=False)
     kind: OutputKind
-    sites: tuple[Site, ...]
-    vectors: tuple[str, ...]
+    blocks: Mapping[BlockName, tuple[Site, ...]]
+    """Sites of each block, the main one first; gates count them in this order."""
+    vectors: Mapping[BlockName, tuple[str, ...]]
     """Names among queries, keys and values that the graph returns."""
     has_types: bool
     error: Error
     """Largest difference from the tap, over all proof inputs."""
 
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Sites of all blocks."""
+        return tuple(site for sites in self.blocks.values() for site in sites)
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """Names of the outputs with attention, one for each block."""
+        return tuple(output_name("attention", block) for block in self.blocks)
+
     def inputs(
-        self, ids: Tensor, off: Sequence[tuple[int, int] | None], rows: Sequence[int]
+        self,
+        one: Mapping[str, Tensor],
+        off: Sequence[tuple[int, int] | None],
+        rows: Sequence[int],
     ) -> dict[str, np.ndarray]:
-        """Return the graph's inputs for one text; row i of the batch has the head `off[i]` off."""
-        gate = torch.ones(len(off), len(self.sites), self.sites[0].n_heads)
+        """Return the graph's inputs for one input; row i of the batch has the head `off[i]` off."""
+        gate = torch.ones(len(off), len(self.sites), max(site.n_heads for site in self.sites))
         for index, head in enumerate(off):
             if head is not None:
                 gate[index, head[0], head[1]] = 0
-        given = _given(self.kind, ids.expand(len(off), -1), gate, rows, has_types=self.has_types)
+        repeated = {name: value.expand(len(off), *value.shape[1:]) for name, value in one.items()}
+        given = _given(self.kind, repeated, gate, rows, has_types=self.has_types)
         return {name: value.contiguous().numpy() for name, value in given.items()}
+
+
+def output_name(name: str, block: BlockName) -> str:
+    """Return the graph's name of attention or vectors; that of a single block is plain."""
+    return name if block == "self" else f"{block}.{name}"
 
 
 def export(model: Model) -> Graph:
@@ -93,26 +118,29 @@ def export(model: Model) -> Graph:
     Compares them at three lengths, with all heads and without one head of each layer.
     """
     try:
-        import onnx  # noqa: F401
+        import onnx
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as missing:
         raise MissingExtra.of(str(missing.name), "live", "A live page") from None
     kind = check_exportable(model)
-    sites = model.wiring.of_block(model.wiring.main_block())
-    has_types = takes(model.module, "token_type_ids") and (
-        model.tokenizer is None or "token_type_ids" in model.tokenizer.model_input_names
+    blocks = {block: model.wiring.of_block(block) for block in model.wiring.blocks}
+    has_types = (
+        takes(model.module, "token_type_ids")
+        and model.module.main_input_name == "input_ids"
+        and (model.tokenizer is None or "token_type_ids" in model.tokenizer.model_input_names)
     )
-    ids = torch.stack([ordinary_ids(model, EXAMPLE_SHAPE[1], seed) for seed in (1, 2)])
+    example = random_input(model, EXAMPLE_SHAPE[1], seed=1)
     name = "last_hidden_state" if kind == "vector" else "logits"
-    if name not in model.run({"input_ids": ids[:1]}):
+    if name not in model.run(example):
         raise ModelError(f"{model.name} ({model.info.architecture}) returns no {name}. {INSTEAD}")
-    gate = torch.ones(EXAMPLE_SHAPE[0], len(sites), sites[0].n_heads)
-    given = _given(kind, ids, gate, [0, 1, 2], has_types=has_types)
-    vectors = _vectors_of(sites)
-    traced = _Traced(model, kind, sites, vectors)
-    proto = _convert(traced, given, ["output", "attention", *vectors], model.name)
-    graph = Graph(proto, kind, sites, vectors, has_types, Error(0, 0))
+    vectors = {block: _vectors_of(sites) for block, sites in blocks.items()}
+    graph = Graph(onnx.ModelProto(), kind, blocks, vectors, has_types, Error(0, 0))
+    given = graph.inputs(example, [None] * EXAMPLE_SHAPE[0], [0, 1, 2])
+    proto = _convert(
+        _Traced(model, graph), {key: torch.from_numpy(value) for key, value in given.items()}
+    )
+    graph = replace(graph, proto=proto)
     error = compare(model, graph, proto.SerializeToString())
     if error.exceeds(REL_TOL):
         raise ModelError(
@@ -125,27 +153,23 @@ def export(model: Model) -> Graph:
 def check_exportable(model: Model) -> OutputKind:
     """Return the kind of output; raise ModelError for a model that a live page cannot show."""
     info, module = model.info, model.module
-    sites = model.wiring.of_block(model.wiring.main_block())
+    heads = [{site.n_heads for site in model.wiring.of_block(block)} for block in info.blocks]
     reason = None
-    if len(info.blocks) > 1:
-        reason = f"has several blocks of attention ({', '.join(info.blocks)})"
-    elif model.wiring.media or module.main_input_name != "input_ids":
-        reason = f"reads {module.main_input_name}, not text"
+    inputs = {*model.wiring.media, module.main_input_name}
+    if len(inputs) > 1 or not inputs <= {"input_ids", "pixel_values"}:
+        reason = f"reads {' and '.join(sorted(inputs))}, not text or images alone"
     elif info.objective not in KINDS:
         reason = f"predicts by the objective {info.objective!r}"
     elif not has_probabilities(model):
         reason = "predicts a score, which has no probability"
-    elif len({site.n_heads for site in sites}) > 1:
-        reason = f"has layers of {sorted({site.n_heads for site in sites})} heads"
+    elif any(len(counts) > 1 for counts in heads):
+        reason = f"has layers of {sorted(set().union(*heads))} heads"
     elif module.dtype != torch.float32 or module.device.type != "cpu":
         reason = f"is loaded as {info.dtype} on {info.device}, not as float32 on the CPU"
     elif model.edits:
         reason = "is being edited. Leave the block of model.edit first: the edits would be traced"
     if reason is not None:
-        raise ModelError(
-            f"{model.name} ({info.architecture}) {reason}. A live page runs one encoder or causal "
-            f"decoder of text. {INSTEAD}"
-        )
+        raise ModelError(f"{model.name} ({info.architecture}) {reason}. {INSTEAD}")
     return KINDS[info.objective]
 
 
@@ -158,7 +182,7 @@ class _Switches(Edit):
 
     def on_outputs(self, outputs: Tensor) -> Tensor:
         """Multiply each head's output by its gate."""
-        return outputs * self.given["gate"][:, self.row, :, None, None]
+        return outputs * self.given["gate"][:, self.row, : outputs.shape[1], None, None]
 
     def on_weights(self, weights: Tensor, positions: Positions) -> Tensor:
         """Set cells as `set_attention` does: other keys are scaled, and a row keeps its sum."""
@@ -181,33 +205,41 @@ class _Switches(Edit):
 class _Traced(nn.Module):
     """The model with the tap attached, as a function of tensors to tensors."""
 
-    def __init__(
-        self, model: Model, kind: OutputKind, sites: Sequence[Site], vectors: Sequence[str]
-    ) -> None:
+    def __init__(self, model: Model, graph: Graph) -> None:
         super().__init__()
         self.net = model.module
         self._model = [model]  # a list hides it from torch
-        self._kind, self._sites, self._vectors = kind, sites, vectors
+        self.graph, self.name = graph, model.name
 
     def forward(self, given: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return output, attention and vectors, `batch layer …`."""
         seen: list[Attention] = []
         edits = tuple(
             _Switches(layer=site.layer, head=0, block=site.block, row=row, given=given)
-            for row, site in enumerate(self._sites)
+            for row, site in enumerate(self.graph.sites)
         )
         inputs = {name: given[name] for name in INPUTS if name in given}
         attachment = Attachment(reader=seen.append, edits=edits)
         with self._model[0].attached(attachment, inputs), self._some_rows(given.get("rows")) as cut:
             outputs = self.net(**inputs, **uncached(self.net))
-        output = outputs["last_hidden_state" if self._kind == "vector" else "logits"]
+        output = outputs["last_hidden_state" if self.graph.kind == "vector" else "logits"]
         if "rows" in given and not cut:
             output = output[:, given["rows"]]
-        seen.sort(key=lambda attention: attention.layer)
-        stacks = {"attention": [attention.weights for attention in seen]}
-        for name in self._vectors:
-            stacks[name] = [getattr(attention, name) for attention in seen]
-        return output, *(torch.stack(tensors, 1) for tensors in stacks.values())
+        found = [output]
+        for block, names in self.graph.vectors.items():
+            here = sorted((a for a in seen if a.block == block), key=lambda a: a.layer)
+            found += [
+                torch.stack([getattr(attention, name) for attention in here], 1)
+                for name in ("weights", *names)
+            ]
+        return tuple(found)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of what `forward` returns."""
+        vectors = self.graph.vectors.items()
+        named = [(name, block) for block, names in vectors for name in ("attention", *names)]
+        return ["output", *(output_name(*each) for each in named)]
 
     @contextlib.contextmanager
     def _some_rows(self, rows: Tensor | None) -> Iterator[list[bool]]:
@@ -231,12 +263,17 @@ class _Traced(nn.Module):
 
 
 def _given(
-    kind: OutputKind, ids: Tensor, gate: Tensor, rows: Sequence[int], *, has_types: bool
+    kind: OutputKind,
+    inputs: Mapping[str, Tensor],
+    gate: Tensor,
+    rows: Sequence[int],
+    *,
+    has_types: bool,
 ) -> dict[str, Tensor]:
     """Return the graph's inputs in their order, with a cell that sets nothing while tracing."""
-    given = {"input_ids": ids}
+    given = dict(inputs)
     if has_types:
-        given["token_type_ids"] = torch.zeros_like(ids)
+        given["token_type_ids"] = torch.zeros_like(given["input_ids"])
     given["gate"] = gate
     if kind in ("next", "mask"):
         given["rows"] = torch.tensor(rows)
@@ -244,28 +281,42 @@ def _given(
     return given | {"cell": cells, "cell_weight": torch.zeros(2)}
 
 
-def _convert(
-    traced: _Traced, given: Mapping[str, Tensor], outputs: Sequence[str], name: str
-) -> onnx.ModelProto:
+def _convert(traced: _Traced, given: Mapping[str, Tensor]) -> onnx.ModelProto:
     """Trace and convert; raise ModelError with the operator that cannot be exported."""
-    n_axes = {"input_ids": 2, "token_type_ids": 2}  # the first of the others
+    n_axes = dict.fromkeys((*IDS, "token_type_ids"), 2)  # the first of the others
     dynamic = torch.export.Dim.DYNAMIC
     shapes = {"given": {key: dict.fromkeys(range(n_axes.get(key, 1)), dynamic) for key in given}}
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), _quiet(), _plain_experts(traced.net):
             program = torch.export.export(
                 traced, (dict(given),), dynamic_shapes=shapes, strict=False
             )
             exported = torch.onnx.export(
                 program, dynamo=True, verbose=False, optimize=True, external_data=False,
-                input_names=[*given], output_names=[*outputs],
+                input_names=[*given], output_names=traced.outputs,
             )  # fmt: skip
     except Exception as error:  # torch raises its own, onnxscript any
-        raise ModelError(f"{name} cannot be exported: {_operator(error)}. {INSTEAD}") from error
+        raise ModelError(
+            f"{traced.name} cannot be exported: {_operator(error)}. {INSTEAD}"
+        ) from error
     assert exported is not None
     proto: onnx.ModelProto = exported.model_proto
     _strip(proto)
     return proto
+
+
+@contextlib.contextmanager
+def _plain_experts(module: PreTrainedModel) -> Iterator[None]:
+    """Within the block, experts are batched products: ONNX has no grouped ones."""
+    if not module._can_set_experts_implementation():
+        yield
+        return
+    before = module.get_experts_implementation()
+    module.set_experts_implementation("batched_mm")
+    try:
+        yield
+    finally:
+        module.set_experts_implementation(before)
 
 
 def _operator(error: BaseException) -> str:
@@ -321,14 +372,16 @@ def compare(model: Model, graph: Graph, data: bytes) -> Error:
     """
     running = session(data)
     off = [None, *((row, row % site.n_heads) for row, site in enumerate(graph.sites))]
+    counts = [len(sites) for sites in graph.blocks.values()]
+    places = [(i, row) for i, n_rows in enumerate(counts) for row in range(n_rows)]
     errors = []
     longest = model.info.max_length or PROOF_LENGTHS[-1]
     for length in PROOF_LENGTHS:
-        ids = ordinary_ids(model, min(length, longest), seed=length)[None]
-        rows = sorted({0, ids.shape[1] - 1})
-        inputs = graph.inputs(ids, off, rows)
+        one = random_input(model, min(length, longest), seed=length)
+        last = one[IDS[1] if IDS[1] in one else next(iter(one))].shape[1] - 1
+        inputs = graph.inputs(one, off, sorted({0, last}))
         try:
-            output, maps = running.run(["output", "attention"], inputs)
+            output, *maps = running.run(["output", *graph.maps], inputs)
         except Exception as error:  # onnxruntime has no base class of its own errors
             reason = str(error).partition("\n")[0][:200]
             raise ModelError(
@@ -338,8 +391,10 @@ def compare(model: Model, graph: Graph, data: bytes) -> Error:
         # An ablated head has no map in the model; the graph returns the map before the gate.
         for row, head in enumerate(off):
             if head is not None:
-                expected_maps[row, head[0], head[1]] = maps[row, head[0], head[1]]
-        errors.append(difference(maps, expected_maps, output, expected))
+                block, layer = places[head[0]]
+                expected_maps[block][row, layer, head[1]] = maps[block][row, layer, head[1]]
+        pairs = zip(maps, expected_maps, strict=True)
+        errors += [difference(*pair, output, expected) for pair in pairs]
     return Error(*(float(np.max(values)) for values in zip(*errors, strict=True)))
 
 
@@ -360,9 +415,9 @@ def run_tap(
     graph: Graph,
     inputs: Mapping[str, np.ndarray],
     off: Sequence[tuple[int, int] | None],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return attention and output of the model itself, with the heads of each row ablated."""
-    seen: list[tuple[int, Tensor]] = []
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return attention by block and output of the model, with the heads of each row ablated."""
+    seen: dict[tuple[BlockName, int], Tensor] = {}
     edits = []
     for row, site in enumerate(graph.sites):
         here = [(i, head[1]) for i, head in enumerate(off) if head is not None and head[0] == row]
@@ -373,7 +428,7 @@ def run_tap(
             )
 
     def read(attention: Attention) -> None:
-        seen.append((attention.layer, attention.weights.float().clone()))
+        seen[attention.block, attention.layer] = attention.weights.float().clone()
 
     named = {name: torch.from_numpy(inputs[name]) for name in INPUTS if name in inputs}
     with model.attached(Attachment(edits=tuple(edits)), named):
@@ -381,8 +436,11 @@ def run_tap(
     output = outputs["last_hidden_state" if graph.kind == "vector" else "logits"].float()
     if "rows" in inputs:
         output = output[:, torch.from_numpy(inputs["rows"])]
-    maps = torch.stack([weights for _, weights in sorted(seen, key=lambda pair: pair[0])], 1)
-    return maps.numpy(), output.numpy()
+    maps = [
+        torch.stack([seen[block, site.layer] for site in sites], 1).numpy()
+        for block, sites in graph.blocks.items()
+    ]
+    return maps, output.numpy()
 
 
 def _vectors_of(sites: Sequence[Site]) -> tuple[str, ...]:
@@ -394,11 +452,27 @@ def _vectors_of(sites: Sequence[Site]) -> tuple[str, ...]:
     return ("queries", "keys") * has_keys + ("values",) * has_values
 
 
+def random_input(model: Model, length: int, seed: int) -> dict[str, Tensor]:
+    """Return one random input: a text and a decoder's half as long, or an image."""
+    found: dict[str, Tensor] = {}
+    for name, value in next(examples(model.module)).items():
+        if name == "pixel_values":
+            noise = torch.Generator().manual_seed(seed)
+            found[name] = torch.randn(1, *value.shape[1:], generator=noise)
+        elif name in IDS:
+            n_tokens = length if name == IDS[0] else length // 2 + 1
+            found[name] = ordinary_ids(model, n_tokens, seed)[None]
+        elif name not in ("attention_mask", "token_type_ids"):
+            raise ModelError(f"{model.name} reads {name}, not text or images alone. {INSTEAD}")
+    return found
+
+
 def ordinary_ids(model: Model, length: int, seed: int) -> Tensor:
     """Return random ids of tokens that are not special, the same for every call."""
-    config = model.module.config.get_text_config()
+    config = model.module.config.get_text_config(decoder=True)
     n = config.vocab_size
-    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
+    named = [getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")]
+    special = {i for ids in named for i in (ids if isinstance(ids, list) else [ids])}
     if model.tokenizer is not None:
         special |= {*model.tokenizer.all_special_ids}
         n = min(n, len(model.tokenizer))

@@ -15,32 +15,38 @@ from importlib import resources
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from headscope.arguments import whole_number
 from headscope.atomic import atomic_path
-from headscope.attention import Attention
+from headscope.attention import Attention, BlockName
 from headscope.errors import InputError, IntegrityError, UnknownName, WriteError
 from headscope.live.graph import (
+    IDS,
     Error,
     Graph,
     check_exportable,
     compare,
     export,
     ordinary_ids,
+    output_name,
+    random_input,
     session,
 )
 from headscope.live.storage import NAMES, Storage, gguf_of, pack, read_blocks
 from headscope.live.tokenizer import Refusal, page_tokenizer
 from headscope.model.edits import group_of
+from headscope.model.encode import Speller
 from headscope.model.logits import are_exclusive, label_names
 from headscope.model.model import Model
 from headscope.model.tap.recording import REL_TOL
 from headscope.page.codec import Buffers, Payload
 from headscope.page.payload import Question, Step
-from headscope.page.payload_types import LiveCase, LiveFile, LiveInput
+from headscope.page.payload_types import LiveBlock, LiveCase, LiveFile, LiveTensor
 from headscope.page.save_page import page_of, page_payload, static_file, write_page
 from headscope.results.result import Result
 from headscope.results.trace import Trace
+from headscope.text.tokens import Tokens
 
 PART_BYTES = 24 << 20
 """Largest part of a model: hosts refuse large files, and a broken download loses one part."""
@@ -106,10 +112,11 @@ def save_live(
     lengths, with all heads and without one head of each layer.
 
     Args:
-        model: an encoder or a causal decoder of text, in float32 on the CPU.
+        model: a model of text or of images, in float32 on the CPU.
         path: a folder, for any static host; or a name that ends in `.html`, for one file of at most
             62 MB that opens from disk.
-        examples: texts or traces of this model, shown at once; a tuple of two is compared.
+        examples: texts or traces of this model, shown at once; a tuple of two is compared. A model
+            of images, or with an encoder and a decoder, runs these only.
         titles: names of the examples. This and the next seven are those of `save_page`.
         selection: where to open.
         story: captions, each with a selection.
@@ -134,6 +141,7 @@ def save_live(
     UnknownName.check("storage", chosen, NAMES)
     if chosen == "gguf" and source is None:
         raise InputError(f"storage='gguf' is for packaged GGUF models, not for {model.name}.")
+    check_exportable(model)
     limit = _longest(model, whole_number("max_tokens", max_tokens, 2))
     payload, traces = page_payload(
         _traces(model, examples), titles=titles, selection=selection, story=story,
@@ -144,23 +152,19 @@ def save_live(
     blocks = read_blocks(source) if chosen == "gguf" and source is not None else ()
     data = pack(graph.proto, chosen, blocks).SerializeToString()
     stored = graph.error if chosen == "float32" else compare(model, graph, data)
-    refusal, tables = None, b""
-    try:
-        tables = _gzip(json.dumps(page_tokenizer(model.require_tokenizer())).encode())
-    except Refusal as reason:
-        refusal = str(reason)
+    refusal, tables = _tokenizer(model, graph)
     contents = {
         f"model-{i}.bin.gz": _gzip(data[start : start + PART_BYTES])
         for i, start in enumerate(range(0, len(data), PART_BYTES))
     }
     n_parts = len(contents)
     contents |= {RUNTIME: runtime(), "live.js": static_file("live.js").encode()}
-    contents |= {"tokenizer.json.gz": tables} if tables else {}
+    contents |= {"tokenizer.json.gz": tables}
     if is_file:
         ids = [*(f"live-model-{i}" for i in range(n_parts)), *ELEMENTS]
         contents = dict(zip(ids, contents.values(), strict=False))
     files = [_file(name, content, is_file) for name, content in contents.items()]
-    buffers = Buffers()
+    buffers, n_before = Buffers(), len(payload.buffers)
     part = {  # a `LivePart`
         **_describe(model, graph, limit),
         "bytes": len(data),
@@ -169,15 +173,16 @@ def save_live(
         "files": files[:n_parts],
         "wasm": files[n_parts],
         "worker": files[n_parts + 1],
-        "tokenizer": files[-1] if tables else None,
+        "tokenizer": files[-1],
         "tokenizer_refusal": refusal,
-        "inputs": [_input(trace, limit) for trace in traces],
+        "texts": [trace.text.texts[0] if len(trace.text.texts) == 1 else None for trace in traces],
+        "inputs": [_input(_given(model, trace), limit, buffers, n_before) for trace in traces],
         "proof": {
             "maps": graph.error.maps,
             "output": graph.error.output,
             "storage_maps": stored.maps,
             "storage_output": stored.output,
-            "cases": _cases(graph, data, traces[0], limit, buffers, len(payload.buffers)),
+            "cases": _cases(model, graph, data, traces[0], limit, buffers, n_before),
         },
     }
     whole = Payload({**payload.header, "live": part}, [*payload.buffers, *buffers.packed])
@@ -219,9 +224,12 @@ def _traces(
     kind = check_exportable(model)
     if isinstance(examples, str | Trace):
         raise InputError(f"examples should be a list, not one {type(examples).__name__}.")
-    mask = model.require_tokenizer().mask_token
+    if not examples and model.module.main_input_name != "input_ids":
+        raise InputError(f"{model.name} reads images: pass examples=[model.trace(image), …].")
+    if not examples:
+        examples = [TEXTS[kind].format(mask=model.require_tokenizer().mask_token)]
     traces = []
-    for example in examples or [TEXTS[kind].format(mask=mask)]:
+    for example in examples:
         group = [example] if isinstance(example, str | Trace) else list(example)
         traces.append([model.trace(x) if isinstance(x, str) else x for x in group])
         for trace in traces[-1]:
@@ -233,54 +241,115 @@ def _traces(
 
 def _describe(model: Model, graph: Graph, limit: int) -> dict[str, object]:
     """Return the fields of the page's header that describe the model."""
-    sites, names = graph.sites, label_names(model.module.config)
-    has_groups = any(site.n_groups not in (None, site.n_heads) for site in sites)
+    names = label_names(model.module.config)
     return {
         "model": model.name,
         "kind": graph.kind,
         "labels": [names[number] for number in sorted(names)] if graph.kind == "label" else [],
         "exclusive": are_exclusive(model),
         "pooling": "mean",
+        "blocks": [_block(model, graph, block) for block in graph.blocks],
+        "has_types": graph.has_types,
+        "max_tokens": limit,
+        "mask_token": model.require_tokenizer().mask_token_id if graph.kind == "mask" else None,
+    }
+
+
+def _block(model: Model, graph: Graph, block: BlockName) -> LiveBlock:
+    sites = graph.blocks[block]
+    has_groups = any(site.n_groups not in (None, site.n_heads) for site in sites)
+    return {
+        "name": block,
+        "prefix": output_name("", block),
         "layers": [site.layer for site in sites],
         "heads": sites[0].n_heads,
         "groups": [[group_of(head, site) for head in range(site.n_heads)] for site in sites]
         if has_groups
         else None,
         "scales": [site.scale for site in sites],
-        "causal": model.info.is_causal,
-        "has_types": graph.has_types,
-        "vectors": [*graph.vectors],
-        "max_tokens": limit,
-        "mask_token": model.require_tokenizer().mask_token_id if graph.kind == "mask" else None,
+        "causal": block in model.wiring.causal_blocks,
+        "vectors": [*graph.vectors[block]],
     }
 
 
-def _input(trace: Trace, limit: int) -> LiveInput | None:
-    """Return the input of a trace that the graph can run again."""
-    tokens = trace.text
-    if len(tokens.texts) != 1 or len(tokens) > limit or trace.provenance.get("changed"):
+def _tokenizer(model: Model, graph: Graph) -> tuple[str | None, bytes]:
+    """Return why the page takes no typed text, if so, and its tables, or the names of tokens."""
+    reads_text = model.module.main_input_name == "input_ids"
+    try:
+        if not reads_text:
+            raise Refusal("the model reads images")
+        if len(graph.blocks) > 1:
+            raise Refusal(f"the model has several blocks ({', '.join(graph.blocks)})")
+        tables = page_tokenizer(model.require_tokenizer())
+        return None, _gzip(json.dumps(tables).encode())
+    except Refusal as reason:
+        names: list[str] = []
+        if graph.kind in ("next", "mask"):
+            n_ids = model.module.config.get_text_config(decoder=True).vocab_size
+            names = [*Speller(model.require_tokenizer()).spell(range(n_ids))]
+        return str(reason), _gzip(json.dumps({"names": names}).encode())
+
+
+def _given(model: Model, trace: Trace) -> dict[str, Tensor] | None:
+    """Return the graph's inputs of a trace; None if they are not known, or others."""
+    stacks = trace.stack_tokens
+    if trace.provenance.get("changed") or len(trace.text.texts) != 1:
         return None
-    return {"text": tokens.texts[0], "ids": [int(i) for i in tokens.ids]}
+    if trace.media:
+        pixels = trace.origin and trace.origin.inputs.get("pixel_values")
+        given = {"pixel_values": pixels} if isinstance(pixels, Tensor) else None
+    else:
+        given = {"input_ids": _ids(trace.text)}
+    if given is not None and "decoder" in stacks:
+        given["decoder_input_ids"] = _ids(stacks["decoder"])
+    shapes = {name: value.shape[2:] for name, value in random_input(model, 2, seed=0).items()}
+    is_known = given is not None and {n: v.shape[2:] for n, v in given.items()} == shapes
+    return given if is_known else None
+
+
+def _ids(tokens: Tokens) -> Tensor:
+    return torch.tensor([[int(i) for i in tokens.ids]])
+
+
+def _input(
+    given: Mapping[str, Tensor] | None, limit: int, buffers: Buffers, n_before: int
+) -> list[LiveTensor] | None:
+    """Return the inputs as the page stores them; None if they are unknown or too long."""
+    if given is None or any(given[name].shape[1] > limit for name in IDS if name in given):
+        return None
+    return [
+        {
+            "name": name,
+            "dims": [*value.shape[1:]],
+            "ids": value[0].tolist() if name in IDS else None,
+            "data": None if name in IDS else n_before + buffers.add(value[0].numpy().astype("<f4")),
+        }
+        for name, value in given.items()
+    ]
 
 
 def _cases(
-    graph: Graph, data: bytes, trace: Trace, limit: int, buffers: Buffers, n_before: int
+    model: Model, graph: Graph, data: bytes, trace: Trace, limit: int, buffers: Buffers, n: int
 ) -> list[LiveCase]:
     """Run the stored graph on the first example, with all heads and without one."""
     running = session(data)
-    ids = [int(i) for i in trace.text.ids][:limit]
-    rows = [len(ids) - 1] if graph.kind in ("next", "mask") else []
+    given = _given(model, trace) or random_input(model, 9, seed=0)
+    given = {name: value[:, :limit] if name in IDS else value for name, value in given.items()}
+    last = given[IDS[1] if IDS[1] in given else next(iter(given))].shape[1] - 1
+    rows = [last] if graph.kind in ("next", "mask") else []
     cases: list[LiveCase] = []
+    names = ["output", *graph.maps]
     for off in (None, (len(graph.sites) // 2, 0)):
-        inputs = graph.inputs(torch.tensor([ids]), [off], rows)
-        output, attention = running.run(["output", "attention"], inputs)
+        outputs = running.run(names, graph.inputs(given, [off], rows))
         cases.append(
             {
-                "ids": ids,
+                "input": _input(given, limit, buffers, n) or [],
                 "off": off,
                 "rows": rows,
-                "attention": n_before + buffers.add(attention[0].astype("<f4")),
-                "output": n_before + buffers.add(output[0].astype("<f4")),
+                "outputs": {
+                    name: n + buffers.add(value[0].astype("<f4"))
+                    for name, value in zip(names, outputs, strict=True)
+                },
                 "tolerance": REL_TOL,
             }
         )
@@ -293,13 +362,14 @@ def _longest(model: Model, max_tokens: int) -> int:
     A window is found by value: first keys that no head of a layer sees from the last token.
     """
     longest = min(max_tokens, model.info.max_length or max_tokens)
+    if len(model.info.blocks) > 1 or model.module.main_input_name != "input_ids":
+        return longest
     unseen = [0]
 
     def read(attention: Attention) -> None:
         seen = (attention.weights[0, :, -1] != 0).any(0)
         unseen.append(int(seen.to(torch.int8).argmax()))
 
-    check_exportable(model)
     model.read({"input_ids": ordinary_ids(model, longest, 0)[None]}, read)
     return longest - max(unseen)
 
@@ -307,7 +377,8 @@ def _longest(model: Model, max_tokens: int) -> int:
 def _memory(model: Model, n_bytes: int, n_tokens: int) -> int:
     """Estimate what the tab needs: copies of the file, weights as float32, maps of a batch."""
     info = model.info
-    maps = 4 * info.n_layers * info.n_heads * n_tokens**2
+    n_heads = sum(site.n_heads for site in model.wiring.sites)
+    maps = 4 * n_heads * n_tokens**2
     return 4 * n_bytes + 4 * info.n_parameters + 6 * maps + (192 << 20)
 
 

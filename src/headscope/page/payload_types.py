@@ -350,25 +350,40 @@ class LiveFile(TypedDict):
     source: Literal["file", "element"]
 
 
-class LiveInput(TypedDict):
-    """Text of a stored trace, and its ids."""
+class LiveTensor(TypedDict):
+    """Input of the graph: ids, or a buffer of float32. `dims` are those of one row of a batch."""
 
-    text: str
-    ids: list[int]
+    name: str
+    dims: list[int]
+    ids: list[int] | None
+    data: int | None
+
+
+class LiveBlock(TypedDict):
+    """Attention block of the graph; gates count layers over all blocks, in their order."""
+
+    name: str
+    prefix: str
+    """First letters of the names of its outputs."""
+    layers: list[int]
+    heads: int
+    groups: list[list[int]] | None
+    scales: list[float | None]
+    causal: bool
+    vectors: list[str]
+    """Names among queries, keys, values that the graph returns."""
 
 
 class LiveCase(TypedDict):
     """Inputs with the numbers that the graph gave when it was exported."""
 
-    ids: list[int]
+    input: list[LiveTensor]
     off: tuple[int, int] | None
-    """Row of the layer, and the head, whose output is 0."""
+    """Row of the gate, and the head, whose output is 0."""
     rows: list[int]
     """Positions of the logits."""
-    attention: int
-    """Buffer of float32, `layer head query key`."""
-    output: int
-    """Buffer of float32: the graph's output."""
+    outputs: dict[str, int]
+    """Buffers of float32 by output: `output`, and attention of each block."""
     tolerance: float
     """Largest difference: of weights as it is, of the output times its largest value."""
 
@@ -395,14 +410,9 @@ class LivePart(TypedDict):
     exclusive: bool
     """Whether labels exclude one another: softmax, otherwise a sigmoid each."""
     pooling: Literal["mean", "first"]
-    layers: list[int]
-    heads: int
-    groups: list[list[int]] | None
-    scales: list[float | None]
-    causal: bool
+    blocks: list[LiveBlock]
+    """The main one first."""
     has_types: bool
-    vectors: list[str]
-    """Names among queries, keys, values that the graph returns."""
     max_tokens: int
     bytes: int
     memory: int
@@ -412,11 +422,13 @@ class LivePart(TypedDict):
     """Parts of the model, to be joined in this order."""
     wasm: LiveFile
     worker: LiveFile
-    tokenizer: LiveFile | None
+    tokenizer: LiveFile
+    """Tables, or the names of all tokens where typed texts are refused."""
     tokenizer_refusal: str | None
     mask_token: int | None
-    inputs: list[LiveInput | None]
-    """Input of each stored trace."""
+    texts: list[str | None]
+    inputs: list[list[LiveTensor] | None]
+    """Inputs of each stored trace."""
     proof: LiveProof
 
 

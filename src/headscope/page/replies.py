@@ -145,9 +145,11 @@ class LiveReplies(Replies):
         if position is not None:
             longest = max(len(tokens) for tokens in self.traces[number].stack_tokens.values())
             position = whole(request, "position", longest)
-        self.traces[number] = with_effects(self.traces[number], position, advance)
+        block = self.block(request).name
+        self.traces[number] = with_effects(self.traces[number], position, advance, block)
         buffers = Buffers()
-        others = [trace.effects for i, trace in enumerate(self.traces) if i != number]
+        found = [trace.effects for i, trace in enumerate(self.traces) if i != number]
+        others = [each for each in found if each and each.data.attrs["block"] == block]
         other = others[0] if len(others) == 1 else None
         part = effects_part(self.traces[number].effects, other, buffers)
         return {"effects": part}, buffers.packed

@@ -51,10 +51,11 @@ export interface Backend {
   row: RequestRow;
   neurons(trace: number, block: string, layer: number): Promise<Vectors>;
   edit(edits: readonly Edit[], signal: AbortSignal): Promise<Trace[]>;
-  /** Effects of ablating each head alone. A kernel reports no progress and cannot be aborted. A
+  /** Effects of ablating each head of a block alone. A kernel reports no progress and cannot be aborted. A
    *  live page starts with the layer `first`, and hands over what it has. */
   effects(
     trace: number,
+    block: string,
     position: number | null,
     follow: (progress: Progress, table?: EffectTable) => void,
     signal: AbortSignal,
@@ -134,8 +135,8 @@ function serverBackend(id: string): Backend {
         return null; // The trace expired, or the server stopped: the drawn value stays.
       }
     },
-    async effects(trace, position, follow, signal) {
-      const response = await post("effects", { id, trace, position }, signal);
+    async effects(trace, block, position, follow, signal) {
+      const response = await post("effects", { id, trace, block, position }, signal);
       const { content, readBuffer } = replyOf(await lastEvent<EffectsReply>(response, follow));
       return (await openEffects(content.effects, readBuffer))!;
     },
@@ -257,8 +258,9 @@ export function kernelBackend(model: WidgetModel): KernelBackend {
       const [weights] = reply?.content.found ? reply.buffers : [];
       return weights ? new Float32Array(weights.buffer) : null;
     },
-    async effects(trace, position) {
-      const { content, readBuffer } = await send<EffectsReply>("effects", { trace, position });
+    async effects(trace, block, position) {
+      const request = { trace, block, position };
+      const { content, readBuffer } = await send<EffectsReply>("effects", request);
       return (await openEffects(content.effects, readBuffer))!;
     },
     async read(text) {

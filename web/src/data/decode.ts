@@ -219,15 +219,16 @@ export class FloatPlanes implements WholePlanes {
   constructor(
     private readonly tokens: number,
     private readonly all: Float32Array,
+    private readonly rows = tokens,
   ) {}
 
   weights(head: number): Float32Array {
-    const size = this.tokens ** 2;
+    const size = this.rows * this.tokens;
     return this.all.subarray(head * size, (head + 1) * size);
   }
 
   row(head: number, query: number): Float32Array {
-    const start = (head * this.tokens + query) * this.tokens;
+    const start = (head * this.rows + query) * this.tokens;
     return this.all.subarray(start, start + this.tokens);
   }
 

@@ -1,7 +1,7 @@
 // Backend of a live page: the model runs in a worker of the page itself.
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
-import type { Header, LiveFile, LivePart } from "../../generated/payload.ts";
+import type { Header, LiveBlock, LiveFile, LivePart, LiveTensor } from "../../generated/payload.ts";
 import type { Edit } from "../state/selection.ts";
 import {
   type Abilities,
@@ -13,6 +13,7 @@ import {
 } from "./backend.ts";
 import { gunzip, type ReadBuffer } from "./decode.ts";
 import {
+  type Feed,
   FileError,
   type GraphInputs,
   readSource,
@@ -21,6 +22,7 @@ import {
   type WorkerRequest,
 } from "./live_files.ts";
 import {
+  idsOf,
   type LiveInputs,
   liveTrace,
   liveVectors,
@@ -35,6 +37,7 @@ import {
   vectorEffects,
 } from "./live_trace.ts";
 import { Tokenizer, type TokenizerFile } from "./tokenizer.ts";
+import type { Trace } from "./trace.ts";
 
 /** State of the model; a badge shows it. */
 export type LiveStatus =
@@ -62,6 +65,8 @@ export class LiveModel {
   private readonly progress = signal<LiveStatus>({ state: "waiting" });
   private readonly since = signal(0);
   private tokenizer: Tokenizer | null = null;
+  /** Names of all tokens, where typed texts are refused. */
+  private names: readonly string[] = [];
   private worker: Worker | null = null;
   private readonly waiting = new Map<number, (reply: WorkerReply) => void>();
   private sent = 0;
@@ -144,8 +149,11 @@ export class LiveModel {
   private async openTokenizer(): Promise<void> {
     const { tokenizer: file, tokenizer_refusal: refusal } = this.live;
     this.typing.value = refusal ?? "";
-    if (!file) return;
     const text = new TextDecoder().decode(await gunzip(await readSource(sourceOf(file))));
+    if (refusal !== null) {
+      this.names = (JSON.parse(text) as { names: string[] }).names;
+      return;
+    }
     const tokenizer = new Tokenizer(JSON.parse(text) as TokenizerFile);
     this.tokenizer = tokenizer;
     const { failures } = tokenizer;
@@ -155,16 +163,15 @@ export class LiveModel {
   /** Repeat the cases stored with the page; returns the largest difference. */
   private async prove(): Promise<number> {
     let largest = 0;
-    for (const { ids, off, rows, tolerance, ...buffers } of this.live.proof.cases) {
+    for (const { input, off, rows, tolerance, outputs: buffers } of this.live.proof.cases) {
       const gates = this.gates(1);
-      if (off) gates[off[0] * this.live.heads + off[1]] = 0;
-      const outputs = await this.run(ids, gates, { rows, wanted: ["attention", "output"] });
-      for (const name of ["attention", "output"] as const) {
-        const { data } = outputs[name];
-        const bytes = await this.readBuffer(buffers[name], 4 * data.length);
-        const expected = new Float32Array(bytes.buffer, bytes.byteOffset, data.length);
+      if (off) gates[off[0] * this.heads + off[1]] = 0;
+      const options = { rows, wanted: Object.keys(buffers) };
+      const outputs = await this.run(await this.feeds(input), gates, options);
+      for (const [name, { data }] of Object.entries(outputs)) {
+        const expected = await this.floats(buffers[name], data.length);
         const apart = largestOf(data.map((value, i) => value - expected[i]));
-        const difference = name === "attention" ? apart : apart / largestOf(expected);
+        const difference = name === "output" ? apart / largestOf(expected) : apart;
         if (!(difference <= tolerance)) {
           throw new FileError(`${name} differs by ${difference.toExponential(0)}`);
         }
@@ -174,26 +181,61 @@ export class LiveModel {
     return largest;
   }
 
-  gates(batch: number): Float32Array {
-    return new Float32Array(batch * this.live.layers.length * this.live.heads).fill(1);
+  private async floats(buffer: number, count: number): Promise<Float32Array> {
+    const bytes = await this.readBuffer(buffer, 4 * count);
+    return new Float32Array(bytes.buffer, bytes.byteOffset, count);
   }
 
-  /** Run the graph on copies of one text, each with its gates. */
+  private feeds(tensors: readonly LiveTensor[]): Promise<Feed[]> {
+    return Promise.all(
+      tensors.map(async ({ data, ...feed }) => {
+        const count = feed.dims.reduce((product, size) => product * size, 1);
+        return { ...feed, values: data === null ? null : await this.floats(data, count) };
+      }),
+    );
+  }
+
+  /** Layers of all blocks, and heads of the block that has most. */
+  private get rows(): number {
+    return this.live.blocks.reduce((sum, { layers }) => sum + layers.length, 0);
+  }
+
+  get heads(): number {
+    return Math.max(...this.live.blocks.map(({ heads }) => heads));
+  }
+
+  gates(batch: number): Float32Array {
+    return new Float32Array(batch * this.rows * this.heads).fill(1);
+  }
+
+  /** A block, and the row of its first layer among the gates. */
+  block(name: string): { block: LiveBlock; first: number } {
+    const { blocks } = this.live;
+    const index = Math.max(
+      0,
+      blocks.findIndex((block) => block.name === name),
+    );
+    const before = blocks.slice(0, index).reduce((sum, { layers }) => sum + layers.length, 0);
+    return { block: blocks[index], first: before };
+  }
+
+  /** Run the graph on copies of one input, each with its gates. */
   async run(
-    ids: readonly number[],
+    feeds: readonly Feed[],
     gates: Float32Array,
     options: Partial<Pick<GraphInputs, "rows" | "cells" | "cellWeights">> &
       Pick<GraphInputs, "wanted">,
   ): Promise<Outputs> {
-    const { layers, heads, kind, has_types: hasTypes } = this.live;
-    const batch = gates.length / (layers.length * heads);
+    const { kind, has_types: hasTypes } = this.live;
+    const { rows: layers, heads } = this;
+    const batch = gates.length / (layers * heads);
     // A graph without a mask token still takes one row.
-    const rows = options.rows?.length ? options.rows : [ids.length - 1];
+    const rows = options.rows?.length ? options.rows : [idsOf({ feeds }).length - 1];
     const takesRows = kind === "next" || kind === "mask";
     const inputs: GraphInputs = {
-      ids,
+      feeds,
       gates,
-      gateShape: [batch, layers.length, heads],
+      gateShape: [batch, layers, heads],
       cells: [],
       cellWeights: [],
       hasTypes,
@@ -211,7 +253,7 @@ export class LiveModel {
     }
   }
 
-  spell = (id: number): string => this.tokenizer?.spell(id) ?? `<${id}>`;
+  spell = (id: number): string => this.tokenizer?.spell(id) ?? this.names[id] ?? `<${id}>`;
 
   /** Read one text; raises RequestError if the model cannot. */
   private read(text: string): LiveInputs {
@@ -230,7 +272,9 @@ export class LiveModel {
     if (tokens.special.every(Boolean)) {
       throw new RequestError("The text gives no token of its own. Type at least one word.");
     }
-    return { title: text.trim(), ids, tokens };
+    const feeds = [{ name: "input_ids", dims: [ids.length], ids, values: null }];
+    const stacks = { [this.header.traces[0].blocks[0].queries]: tokens };
+    return { title: text.trim(), feeds, stacks, media: { pictures: [], sound: null } };
   }
 
   /** Read one text, or two to compare. */
@@ -250,7 +294,7 @@ export class LiveModel {
       ...(report ? { report } : {}),
       command: command.replace(/ --text .*/s, ""),
       story: [],
-      selection: this.live.kind === "next" ? `word=${inputs[0].ids.length - 1}` : "",
+      selection: this.live.kind === "next" ? `word=${idsOf(inputs[0]).length - 1}` : "",
       examples: [{ title: inputs[0].title, traces: inputs.map((_, i) => i) }],
       traces: this.header.traces,
     };
@@ -258,17 +302,13 @@ export class LiveModel {
   }
 
   /** Backend of the traces stored with the page. */
-  get storedBackend(): LiveBackend {
-    const { inputs } = this.live;
-    const { traces } = this.header;
-    const stack = this.header.traces[0].blocks[0].queries;
-    return new LiveBackend(
-      this,
-      traces.map(({ title, stacks }, i) => {
-        const ids = inputs[i]?.ids;
-        return ids ? { title, ids, tokens: stacks[stack] } : null;
-      }),
-    );
+  async storedBackend(opened: readonly Trace[]): Promise<LiveBackend> {
+    const stored = this.header.traces.map(async ({ title, stacks }, i) => {
+      const tensors = this.live.inputs[i];
+      const { media } = opened[i];
+      return tensors && { title, stacks, media, feeds: await this.feeds(tensors) };
+    });
+    return new LiveBackend(this, await Promise.all(stored));
   }
 }
 
@@ -296,18 +336,19 @@ function sourceOf(file: LiveFile): Source {
 export class LiveBackend implements Backend {
   readonly can: ReadonlySignal<Abilities>;
   /** Attention of texts read here; stored ones keep what Python measured. */
-  private readonly attention = new Map<LiveInputs, Float32Array>();
-  private readonly measured = new Map<number, Measured>();
+  private readonly attention = new Map<LiveInputs, Outputs>();
+  private readonly measured = new Map<string, Measured>();
 
   constructor(
     readonly model: LiveModel,
     private readonly inputs: readonly (LiveInputs | null)[],
   ) {
-    const { vectors } = model.live;
+    const { blocks } = model.live;
+    const has = (name: string) => blocks.every(({ vectors }) => vectors.includes(name));
     this.can = computed(() => {
       if (!model.isReady.value) return NOTHING;
       const runs = inputs.every((input) => input !== null);
-      const neurons = runs && vectors.includes("queries") && vectors.includes("keys");
+      const neurons = runs && has("queries") && has("keys");
       const trace = model.typing.value === "";
       return { ...NOTHING, trace, off: runs, cell: runs, effects: runs, rows: runs, neurons };
     });
@@ -317,30 +358,30 @@ export class LiveBackend implements Backend {
   async trace(input: LiveInputs, edits: readonly Edit[] = []) {
     const { model } = this;
     const { live, header } = model;
-    const rows = predictedRows(live, input.ids);
-    const wanted = ["attention", "output"];
+    const rows = predictedRows(live, idsOf(input));
+    const wanted = ["output", ...live.blocks.map(({ prefix }) => `${prefix}attention`)];
     const { gates, ...cells } = graphEdits(model, edits);
-    const outputs = await model.run(input.ids, gates, { rows, wanted, ...cells });
-    if (edits.length === 0) this.attention.set(input, outputs.attention.data);
+    const outputs = await model.run(input.feeds, gates, { rows, wanted, ...cells });
+    if (edits.length === 0) this.attention.set(input, outputs);
     const changed = edits.length > 0 ? "with edits" : null;
     return liveTrace(live, header.traces[0], input, outputs, model.spell, changed);
   }
 
-  row: Backend["row"] = async ({ trace, layer, head, query }) => {
-    const { layers, heads } = this.model.live;
+  row: Backend["row"] = async ({ trace, block: name, layer, head, query }) => {
+    const { block } = this.model.block(name);
     const input = this.inputs[trace];
-    const weights = input && this.attention.get(input);
-    if (!weights) return null;
-    const n = input.ids.length;
-    const start = ((layers.indexOf(layer) * heads + head) * n + query) * n;
-    return weights.slice(start, start + n);
+    const outputs = input && this.attention.get(input);
+    if (!outputs) return null;
+    const place = [0, block.layers.indexOf(layer), head, query];
+    return rowOfTensor(outputs[`${block.prefix}attention`], ...place).slice();
   };
 
-  async neurons(trace: number, _block: string, layer: number) {
+  async neurons(trace: number, name: string, layer: number) {
     const { model } = this;
-    const { ids } = this.input(trace);
-    const outputs = await model.run(ids, model.gates(1), { wanted: model.live.vectors });
-    return liveVectors(model.live, outputs, model.live.layers.indexOf(layer));
+    const { block } = model.block(name);
+    const wanted = block.vectors.map((vectors) => block.prefix + vectors);
+    const outputs = await model.run(this.input(trace).feeds, model.gates(1), { wanted });
+    return liveVectors(block, outputs, block.layers.indexOf(layer));
   }
 
   async edit(edits: readonly Edit[], signal: AbortSignal) {
@@ -352,16 +393,21 @@ export class LiveBackend implements Backend {
     return traces;
   }
 
-  effects: Backend["effects"] = async (trace, position, follow, signal, first) => {
+  effects: Backend["effects"] = async (trace, name, position, follow, signal, first) => {
     const { model } = this;
-    const { layers, heads, kind, pooling, exclusive, labels } = model.live;
-    const { ids } = this.input(trace);
-    if (ids.length < 2) throw new RequestError("The text is one token. Type a longer one.");
+    const { kind, pooling, exclusive, labels, blocks } = model.live;
+    const { block, first: before } = model.block(name);
+    const { layers, heads } = block;
+    const input = this.input(trace);
+    const { feeds } = input;
+    const ids = idsOf(input);
+    if (blocks.length === 1 && ids.length === 1)
+      throw new RequestError("The text is one token. Type a longer one.");
     const place = kind === "next" || kind === "mask" ? this.predictedAt(ids, position) : null;
     const options = { rows: place === null ? [] : [place], wanted: ["output"] };
     const total = layers.length * heads;
     follow({ done: 0, total });
-    const base = (await model.run(ids, model.gates(1), options)).output;
+    const base = (await model.run(feeds, model.gates(1), options)).output;
     const candidates = kind === "vector" ? [] : topOf(rowOfTensor(base, 0));
     const read = (output: Outputs[string], batch: number) => {
       if (kind === "vector") return pooled(output, batch, pooling);
@@ -369,14 +415,17 @@ export class LiveBackend implements Backend {
       return Float64Array.from(candidates, (id) => logs[id]);
     };
     const measured: Measured = { before: read(base, 0), after: layers.map(() => []) };
-    this.measured.set(trace, measured);
+    this.measured.set(`${name}/${trace}`, measured);
     const names = candidates.map((id) => (kind === "label" ? labels[id] : model.spell(id)));
-    const [other] = [...this.measured].filter(([i]) => i !== trace).map(([, one]) => one);
+    const [other] = this.inputs.flatMap((_, i) =>
+      i === trace ? [] : (this.measured.get(`${name}/${i}`) ?? []),
+    );
     const table = () =>
       kind === "vector"
         ? vectorEffects(measured, pooling, other ?? null)
         : predictionEffects(measured, place, names);
-    const bytes = 4 * total * ids.length ** 2;
+    const longest = Math.max(...Object.values(input.stacks).map(({ tokens }) => tokens.length));
+    const bytes = 4 * total * longest ** 2;
     const size = Math.max(1, Math.min(heads, Math.floor(BATCH_BYTES / bytes)));
     const order = layers.map((_, i) => (i + Math.max(0, layers.indexOf(first))) % layers.length);
     let done = 0;
@@ -385,8 +434,11 @@ export class LiveBackend implements Backend {
         signal.throwIfAborted();
         const count = Math.min(size, heads - start);
         const gates = model.gates(count);
-        for (let i = 0; i < count; i++) gates[i * total + layer * heads + start + i] = 0;
-        const { output } = await model.run(ids, gates, options);
+        const all = gates.length / count;
+        for (let i = 0; i < count; i++) {
+          gates[i * all + (before + layer) * model.heads + start + i] = 0;
+        }
+        const { output } = await model.run(feeds, gates, options);
         for (let i = 0; i < count; i++) measured.after[layer][start + i] = read(output, i);
         done += count;
         if (!signal.aborted) follow({ done, total }, table());
@@ -417,17 +469,17 @@ export class LiveBackend implements Backend {
 
 /** Inputs of the graph for edits. */
 function graphEdits(model: LiveModel, edits: readonly Edit[]) {
-  const { live } = model;
   const made = {
     gates: model.gates(1),
     cells: [] as [number, number, number, number][],
     cellWeights: [] as number[],
   };
   for (const edit of edits) {
-    const row = live.layers.indexOf(edit.layer);
-    if (edit.kind === "off") made.gates[row * live.heads + edit.head] = 0;
+    const { block, first } = model.block(edit.block);
+    const row = first + block.layers.indexOf(edit.layer);
+    if (edit.kind === "off") made.gates[row * model.heads + edit.head] = 0;
     else if (edit.kind === "cell") {
-      if (live.causal && edit.key > edit.query) {
+      if (block.causal && edit.key > edit.query) {
         throw new RequestError(
           `Word ${edit.query} cannot read word ${edit.key}, which comes later.`,
         );

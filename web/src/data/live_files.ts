@@ -1,6 +1,6 @@
 // Files of a live page, read and checked by their hashes; messages between the page and its worker.
 
-import type { LiveFile } from "../../generated/payload.ts";
+import type { LiveFile, LiveTensor } from "../../generated/payload.ts";
 import { bytesOfBase64 } from "./decode.ts";
 
 /** File of a live page: an address, or the text of an element in base64. */
@@ -10,10 +10,13 @@ export interface Source {
   readonly text: string | null;
 }
 
+/** Input of the graph; `values` are those of a stored image. */
+export type Feed = Omit<LiveTensor, "data"> & { readonly values: Float32Array | null };
+
 /** Inputs of the graph. */
 export interface GraphInputs {
-  readonly ids: readonly number[];
-  /** Factor on each head's output, `batch layer head`. */
+  readonly feeds: readonly Feed[];
+  /** Factor on each head's output, `batch layer head`, layers of all blocks. */
   readonly gates: Float32Array;
   readonly gateShape: readonly [batch: number, layers: number, heads: number];
   readonly rows: readonly number[] | null;

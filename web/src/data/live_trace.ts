@@ -1,10 +1,12 @@
 // Traces, predictions and effects from the outputs of a live page's graph.
 
-import type { LivePart, PredictionsPart, TokensPart, TracePart } from "../../generated/payload.ts";
+import type { LiveBlock, LivePart, PredictionsPart, TracePart } from "../../generated/payload.ts";
 import { FloatNumbers, FloatPlanes } from "./decode.ts";
 import type { EffectTable } from "./effects.ts";
 import { HeadNumbers } from "./head_numbers.ts";
-import { blockOfFields, Lazy, openTokens, type Trace, type Vectors } from "./trace.ts";
+import type { Feed } from "./live_files.ts";
+import type { Media } from "./media.ts";
+import { type Block, blockOfFields, Lazy, openTokens, type Trace, type Vectors } from "./trace.ts";
 
 /** Array of the graph. */
 export type Tensor = Readonly<{ data: Float32Array; dims: readonly number[] }>;
@@ -12,11 +14,17 @@ export type Tensor = Readonly<{ data: Float32Array; dims: readonly number[] }>;
 /** Outputs of one run. */
 export type Outputs = Readonly<Record<string, Tensor>>;
 
-/** Text that the model read. */
+/** Input that the model read. */
 export interface LiveInputs {
   readonly title: string;
-  readonly ids: readonly number[];
-  readonly tokens: TokensPart;
+  readonly feeds: readonly Feed[];
+  readonly stacks: TracePart["stacks"];
+  readonly media: Media;
+}
+
+/** Ids of the tokens at which the model predicts: the decoder's, if it has one. */
+export function idsOf({ feeds }: Pick<LiveInputs, "feeds">): readonly number[] {
+  return feeds.flatMap(({ ids }) => (ids ? [ids] : [])).at(-1) ?? [];
 }
 
 const MAX_ANSWERS = 10;
@@ -39,59 +47,66 @@ export function liveTrace(
   spell: (id: number) => string,
   changed: string | null = null,
 ): Trace {
-  const { attention, output } = outputs;
-  const [, , heads, tokens] = attention.dims;
-  const weights = attention.data;
-  const { name, groups, roles } = template.blocks[0];
-  const { causal } = live;
-  const size = heads * tokens * tokens;
-  const shown = openTokens(input.tokens);
-  const planes = live.layers.map(
-    (_, i) => new FloatPlanes(tokens, weights.subarray(i * size, (i + 1) * size)),
-  );
-  const reader = new HeadNumbers({ name, causal, queries: input.tokens, keys: input.tokens });
-  const numbers = planes.map((layer, i) => reader.layer(i, layer, heads, null));
   return {
     title: input.title,
     model: live.model,
     changed,
-    predictions: predictionsOf(live, input.ids, output, spell),
+    predictions: predictionsOf(live, idsOf(input), outputs.output, spell),
     effects: null,
-    media: { pictures: [], sound: null },
-    blocks: [
-      blockOfFields({
-        name,
-        queryTokens: shown,
-        keyTokens: shown,
-        causal,
-        layers: live.layers,
-        heads,
-        planes: planes.map((layer) => Lazy.of(layer)),
-        isFine: true,
-        top: null,
-        groups,
-        corpusRoles: roles,
-        numbers: Lazy.of(numbers),
-        vectors: new Map(),
-        has: () => true,
-      }),
-    ],
+    media: input.media,
+    blocks: template.blocks.flatMap((part) => {
+      const block = live.blocks.find(({ name }) => name === part.name);
+      return block ? [blockOf(block, part, input.stacks, outputs)] : [];
+    }),
   };
 }
 
+function blockOf(
+  { name, prefix, causal, layers }: LiveBlock,
+  { groups, roles, queries, keys }: TracePart["blocks"][number],
+  stacks: TracePart["stacks"],
+  outputs: Outputs,
+): Block {
+  const { data, dims } = outputs[`${prefix}attention`];
+  const [, , heads, rows, columns] = dims;
+  const size = heads * rows * columns;
+  const planes = layers.map(
+    (_, i) => new FloatPlanes(columns, data.subarray(i * size, (i + 1) * size), rows),
+  );
+  const reader = new HeadNumbers({ name, causal, queries: stacks[queries], keys: stacks[keys] });
+  const numbers = planes.map((layer, i) => reader.layer(i, layer, heads, null));
+  const queryTokens = openTokens(stacks[queries]);
+  return blockOfFields({
+    name,
+    queryTokens,
+    keyTokens: queries === keys ? queryTokens : openTokens(stacks[keys]),
+    causal,
+    layers,
+    heads,
+    planes: planes.map((layer) => Lazy.of(layer)),
+    isFine: true,
+    top: null,
+    groups,
+    corpusRoles: roles,
+    numbers: Lazy.of(numbers),
+    vectors: new Map(),
+    has: () => true,
+  });
+}
+
 /** Vectors of one layer, as the graph returns them. */
-export function liveVectors(live: LivePart, outputs: Outputs, layerIndex: number): Vectors {
+export function liveVectors(block: LiveBlock, outputs: Outputs, layerIndex: number): Vectors {
   const part = (name: string) => {
-    const { data, dims } = outputs[name] ?? {};
+    const { data, dims } = outputs[block.prefix + name] ?? {};
     if (!data || !dims) return null;
     const shape = dims.slice(2);
     const size = shape.reduce((product, count) => product * count, 1);
     return new FloatNumbers(shape, data.subarray(layerIndex * size, (layerIndex + 1) * size));
   };
-  const groups = live.groups?.[layerIndex] ?? Array.from({ length: live.heads }, (_, h) => h);
+  const groups = block.groups?.[layerIndex] ?? Array.from({ length: block.heads }, (_, h) => h);
   return {
     groups,
-    scale: live.scales[layerIndex],
+    scale: block.scales[layerIndex],
     queries: part("queries")!,
     keys: part("keys")!,
     values: part("values"),

@@ -34,19 +34,26 @@ async function load({
 }
 
 async function run(inputs: GraphInputs): Promise<Outputs> {
-  const { ids, gates, gateShape, rows, cells, cellWeights, hasTypes, wanted } = inputs;
+  const { feeds: given, gates, gateShape, rows, cells, cellWeights, hasTypes, wanted } = inputs;
   const [batch] = gateShape;
   const whole = (values: readonly number[], dims: number[]) =>
     new ort.Tensor("int64", BigInt64Array.from(values, BigInt), dims);
-  const repeated = Array.from({ length: batch }, () => ids).flat();
-  const shape = [batch, ids.length];
   const feeds: Record<string, ort.Tensor> = {
-    input_ids: whole(repeated, shape),
     gate: new ort.Tensor("float32", gates, gateShape),
     cell: whole(cells.flat(), [cells.length, 4]),
     cell_weight: new ort.Tensor("float32", Float32Array.from(cellWeights), [cells.length]),
   };
-  if (hasTypes) feeds.token_type_ids = whole(new Array(repeated.length).fill(0), shape);
+  for (const { name, dims, ids, values } of given) {
+    const shape = [batch, ...dims];
+    if (ids) {
+      feeds[name] = whole(Array.from({ length: batch }, () => ids).flat(), shape);
+      if (hasTypes) feeds.token_type_ids = whole(new Array(batch * ids.length).fill(0), shape);
+    } else if (values) {
+      const repeated = new Float32Array(batch * values.length);
+      for (let i = 0; i < batch; i++) repeated.set(values, i * values.length);
+      feeds[name] = new ort.Tensor("float32", repeated, shape);
+    }
+  }
   if (rows) feeds.rows = whole(rows, [rows.length]);
   const results = await session!.run(feeds, [...wanted]);
   const outputs: Record<string, Outputs[string]> = {};

@@ -18,7 +18,7 @@ async function start(host: HTMLElement): Promise<void> {
   const { header, traces, readBuffer } = await openDocument();
   const model = new LiveModel(header, readBuffer);
   const { live } = model;
-  const text = (trace: number) => live.inputs[trace]?.text ?? header.traces[trace].title;
+  const text = (trace: number) => live.texts[trace] ?? header.traces[trace].title;
   const lab = {
     models: [
       {
@@ -40,7 +40,7 @@ async function start(host: HTMLElement): Promise<void> {
   if (isRoomy(live.memory)) void model.start().catch(() => {});
   new Lab(host, lab, {
     requestTrace: (request, signal) => model.requestTrace(request, signal),
-    stored: { header, traces, backend: model.storedBackend },
+    stored: { header, traces, backend: await model.storedBackend(traces) },
   });
 }
 

@@ -3,7 +3,7 @@
 import { effect, signal, untracked } from "@preact/signals";
 import type { Trace } from "../data/trace.ts";
 import type { Requests } from "./requests.ts";
-import { type Edit, type HeadId, isSameHead, isSamePlace } from "./selection.ts";
+import { type Edit, type HeadId, isSamePlace } from "./selection.ts";
 import type { SelectionStore } from "./selection_store.ts";
 
 export class Edits {
@@ -38,20 +38,26 @@ export class Edits {
 
   /** Switch a head off, or on. A saved file has the runs without one head: another replaces it. */
   toggleOff(id: HeadId, canRun: boolean): void {
-    const on = this.list.find((edit) => edit.kind === "off" && isSameHead(edit, id));
+    const { block } = this.store.selection.peek();
+    const off = { kind: "off", block, layer: id.layer, head: id.head } as const;
+    const on = this.list.find((edit) => isSamePlace(edit, off));
     if (on) this.remove(on);
-    else if (canRun) this.add({ kind: "off", layer: id.layer, head: id.head });
-    else this.store.update({ edits: [{ kind: "off", layer: id.layer, head: id.head }] });
+    else if (canRun) this.add(off);
+    else this.store.update({ edits: [off] });
   }
 
+  /** Whether a head of the block on screen is off. */
   isOff(id: HeadId): boolean {
-    return this.store.selection.value.edits.some((e) => e.kind === "off" && isSameHead(e, id));
+    const { block, edits } = this.store.selection.value;
+    const { layer, head } = id;
+    return edits.some((edit) => isSamePlace(edit, { kind: "off", block, layer, head }));
   }
 
-  /** Head that is off, if that is the only edit. */
+  /** Head that is off, if that is the only edit, in the block on screen. */
   get onlyOff(): HeadId | null {
-    const [edit, ...rest] = this.store.selection.value.edits;
-    return edit?.kind === "off" && rest.length === 0 ? edit : null;
+    const { block, edits } = this.store.selection.value;
+    const [edit, ...rest] = edits;
+    return edit?.kind === "off" && edit.block === block && rest.length === 0 ? edit : null;
   }
 
   dispose(): void {

@@ -13,11 +13,14 @@ import type { EffectTable } from "../data/effects.ts";
 import { ExactRows } from "../data/exact_rows.ts";
 import { type Block, Lazy, type Trace, type Vectors } from "../data/trace.ts";
 
+type Measurable = Readonly<{ trace: number; base: Trace; block: Block }>;
+
 export class Requests {
   readonly busy = signal("");
   readonly error = signal("");
   readonly progress = signal<Progress | null>(null);
-  readonly effects = signal<ReadonlyMap<number, EffectTable>>(new Map());
+  /** Effects by trace and block. */
+  readonly effects = signal<ReadonlyMap<string, EffectTable>>(new Map());
   readonly wires = signal<WiresPart | null>(null);
   readonly measuringWires = signal(false);
   readonly can: ReadonlySignal<Abilities>;
@@ -39,26 +42,31 @@ export class Requests {
     return requested;
   }
 
-  /** Effects measured for a trace, else those stored with it. */
-  effectsOf({ trace, base }: { trace: number; base: Trace }): EffectTable | null {
-    return this.effects.value.get(trace) ?? base.effects;
+  /** Effects measured for a block, else those stored with its trace, which are of the first. */
+  effectsOf({ trace, base, block }: Measurable): EffectTable | null {
+    const stored = block.name === base.blocks[0].name ? base.effects : null;
+    return this.effects.value.get(`${trace}/${block.name}`) ?? stored;
   }
 
   /** Measure each head's effect on a trace, layer `first` first; a newer run ends an older one. */
-  async measure(trace: number, position: number | null, first: number): Promise<void> {
+  async measure(
+    { trace, block }: Measurable,
+    position: number | null,
+    first: number,
+  ): Promise<void> {
     this.measuring.abort();
     this.measuring = new AbortController();
     const { signal } = this.measuring;
     const keep = (table: EffectTable) => {
       signal.throwIfAborted();
-      this.effects.value = new Map(this.effects.peek()).set(trace, table);
+      this.effects.value = new Map(this.effects.peek()).set(`${trace}/${block.name}`, table);
     };
     const follow = (progress: Progress, table?: EffectTable) => {
       this.progress.value = progress;
       if (table) keep(table);
     };
     await this.run("", signal, async (backend) => {
-      keep(await backend.effects(trace, position, follow, signal, first));
+      keep(await backend.effects(trace, block.name, position, follow, signal, first));
     });
     if (!signal.aborted) this.progress.value = null;
   }

@@ -17,12 +17,10 @@ export interface HeadId {
   readonly head: number;
 }
 
-export type Edit = HeadId &
-  (
+export type Edit = HeadId & { readonly block: string } & (
     | { readonly kind: "off" }
     | {
         readonly kind: "cell";
-        readonly block: string;
         readonly query: number;
         readonly key: number;
         readonly weight: number;
@@ -142,15 +140,16 @@ export function fitSelection(selection: Selection, trace: Trace): Selection {
     word: within(selection.word, block.queryTokens.texts.length),
     key: within(selection.key, block.keyTokens.texts.length),
     also: selection.also.filter(isThere).slice(0, MAX_HEADS - 1),
-    edits: selection.edits.filter(isThere),
+    edits: selection.edits.filter((edit) => {
+      const own = blockOf(trace, edit.block);
+      return own.name === edit.block && own.has(own.layers.indexOf(edit.layer), edit.head);
+    }),
   };
 }
 
 export function isSamePlace(a: Edit, b: Edit): boolean {
-  if (a.kind !== b.kind || !isSameHead(a, b)) return false;
-  if (a.kind === "cell" && b.kind === "cell") {
-    return a.query === b.query && a.key === b.key && a.block === b.block;
-  }
+  if (a.kind !== b.kind || a.block !== b.block || !isSameHead(a, b)) return false;
+  if (a.kind === "cell" && b.kind === "cell") return a.query === b.query && a.key === b.key;
   return a.kind !== "neuron" || b.kind !== "neuron" || a.neuron === b.neuron;
 }
 
@@ -244,7 +243,7 @@ export function parseFragment(fragment: string, base: Selection): Selection {
     also: fields.has("with") ? list(text("with"), parseHead) : undefined,
     filter: fields.has("filter") ? parseFilter(text("filter")!) : undefined,
     edits: edits.length
-      ? edits.flatMap((kind) => list(text(kind), (code) => parseEdit(kind, code, block)))
+      ? edits.flatMap((kind) => list(text(kind), (code) => parseEdit(kind, code, base.block)))
       : undefined,
   };
   const present = Object.entries(changes).filter(([, value]) => value !== undefined);
@@ -261,17 +260,18 @@ function list<T>(text: string | undefined, parse: (code: string) => T | null): T
 }
 
 function editCode(edit: Edit, usual: string): string {
-  const head = headCode(edit);
+  const name = edit.block === usual ? "" : `${edit.block}:`;
+  const head = `${name}${headCode(edit)}`;
   if (edit.kind === "off") return head;
   if (edit.kind === "neuron") return `${head}.${edit.neuron}x${edit.factor}`;
-  const name = edit.block === usual ? "" : `${edit.block}:`;
-  return `${name}${head}.${edit.query}.${edit.key}.${edit.weight}`;
+  return `${head}.${edit.query}.${edit.key}.${edit.weight}`;
 }
 
 function parseEdit(kind: Edit["kind"], code: string, usual: string): Edit | null {
   const [, block, name, rest] = /^(?:(\w+):)?(L\d+H\d+)(?:\.(.+))?$/.exec(code) ?? [];
-  const id = parseHead(name ?? "");
-  if (!id) return null;
+  const head = parseHead(name ?? "");
+  if (!head) return null;
+  const id = { ...head, block: block ?? usual };
   if (kind === "off") return { kind, ...id };
   const match =
     kind === "cell"
@@ -281,7 +281,7 @@ function parseEdit(kind: Edit["kind"], code: string, usual: string): Edit | null
   const [first, second, third] = match.slice(1).map(Number);
   if (kind === "neuron") return { kind, ...id, neuron: first, factor: second };
   const weight = Math.min(1, third);
-  return { kind, block: block ?? usual, ...id, query: first, key: second, weight };
+  return { kind, ...id, query: first, key: second, weight };
 }
 
 function filterCode(filter: Filter): string {

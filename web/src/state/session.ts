@@ -220,8 +220,8 @@ export class Session {
   }
 
   /** Measure the effect of every head on the prediction at a position, the chosen layer first. */
-  measure({ trace }: Side, position: number | null): void {
-    void this.requests.measure(trace, position, this.selection.peek().layer);
+  measure(side: Side, position: number | null): void {
+    void this.requests.measure(side, position, this.selection.peek().layer);
   }
 
   /** Show a head, or guess it; a phone switches to its pane. */

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { rowWeights } from "../data/filtered_block.ts";
 import { shortWeight } from "../data/format.ts";
 import { type Entry, printed, rowOf } from "../data/tokens.ts";
-import { type Edit, headName, isSameHead } from "../state/selection.ts";
+import { blockOf, type Edit, headName, isSameHead } from "../state/selection.ts";
 import type { Side } from "../state/session.ts";
 import { Button, Command } from "./controls.tsx";
 import { useSession } from "./explorer_context.ts";
@@ -91,7 +91,7 @@ export function Edits({ side }: { side: Side }) {
       </div>
       <div class="do">
         {!isOff && (
-          <Button class="b" onClick={() => session.edits.add({ kind: "off", layer, head })}>
+          <Button class="b" onClick={() => session.edits.toggleOff({ layer, head }, true)}>
             Switch {headName(selection)} off
           </Button>
         )}
@@ -102,8 +102,9 @@ export function Edits({ side }: { side: Side }) {
   );
 }
 
-function editText(edit: Edit, { block }: Side): string {
-  const name = headName(edit);
+function editText(edit: Edit, { now }: Side): string {
+  const block = blockOf(now, edit.block);
+  const name = (now.blocks.length > 1 ? `${edit.block} ` : "") + headName(edit);
   if (edit.kind === "off") return `${name} off`;
   if (edit.kind === "neuron") return `${name}: neuron ${edit.neuron} × ${edit.factor}`;
   const [from, to] = [block.queryTokens.texts[edit.query], block.keyTokens.texts[edit.key]];
@@ -122,7 +123,12 @@ function CellSlider({ side }: { side: Side }) {
   if (word === null || row < 0 || !matrix || filter.unit === "words") return null;
   const weights = rowWeights(matrix, row);
   const rowEdits = edits.flatMap((edit) =>
-    edit.kind === "cell" && isSameHead(edit, { layer, head }) && edit.query === word ? [edit] : [],
+    edit.kind === "cell" &&
+    edit.block === block &&
+    isSameHead(edit, { layer, head }) &&
+    edit.query === word
+      ? [edit]
+      : [],
   );
   // A weight that was set stays selected: at 0, another would be the strongest.
   const strongest = columns[strongestContent(columns, weights)]?.positions[0];
@@ -165,7 +171,7 @@ function strongestContent(columns: readonly Entry[], row: Float32Array): number 
 /** Scale one neuron of the head's queries and keys. */
 function NeuronSlider() {
   const session = useSession();
-  const { layer, head, tab } = session.selection.value;
+  const { layer, head, tab, block } = session.selection.value;
   const [neuron, setNeuron] = useState(0);
   const [factor, setFactor] = useState(1);
   if (tab !== "neurons") return null;
@@ -193,6 +199,7 @@ function NeuronSlider() {
         onChange={(event) =>
           session.edits.add({
             kind: "neuron",
+            block,
             layer,
             head,
             neuron,

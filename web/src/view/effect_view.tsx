@@ -298,7 +298,7 @@ function Together({ side }: { side: Side }) {
   });
   const sum = values.reduce((total, value) => total + value, 0);
   const areOff = several.every((id) => session.edits.isOff(id));
-  const { edits } = session.selection.value;
+  const { edits, block } = session.selection.value;
   return (
     <div class="note together">
       <b>{several.map(headName).join(" + ")}</b>
@@ -313,8 +313,13 @@ function Together({ side }: { side: Side }) {
           <Button
             class="b"
             onClick={() => {
-              const rest = edits.filter((edit) => edit.kind !== "off");
-              const off = several.map((id) => ({ kind: "off" as const, ...id }));
+              const rest = edits.filter((edit) => edit.kind !== "off" || edit.block !== block);
+              const off = several.map(({ layer, head }) => ({
+                kind: "off" as const,
+                block,
+                layer,
+                head,
+              }));
               session.update({ edits: areOff ? rest : [...rest, ...off] });
             }}
           >
