@@ -18,7 +18,7 @@ import pytest
 CEILINGS = {
     "modules": 213,
     "modules of the frame": 148,
-    "lines": 51_210,
+    "lines": 51_257,
     "largest": 675,
     "one importer": 40,
     "splinters": 15,

@@ -57,7 +57,7 @@ SPOKEN = (
     "probes", "replicates", "replicates, total",
 )  # fmt: skip
 """All questions of this module."""
-SIZES = (20, 64)
+SIZES = (20,)
 STEPS = 6
 """Of a made-up training."""
 N_TRAINED, FIRST, LAST, WIDTH = 12, -3.0, 1.5, 0.5
@@ -175,10 +175,10 @@ def asked_of(results: Mapping[str, Runs], scores: xr.Dataset) -> Samples:
         }
     if "coreference" in results:
         runs = results["coreference"]
-        for i, rule in enumerate(RULES):
-            asked[f"rule {rule}"] = (
-                len(runs), lambda n, i=i, rule=rule: antecedents(tied_to_rule(runs, i), rule)
-            )  # fmt: skip
+        best = len(RULES) - 1  # the hardest: heads that are tied with it beat the others
+        asked["tied with the best rule"] = (
+            len(runs), lambda n: antecedents(tied_to_rule(runs, best), RULES[best])
+        )  # fmt: skip
     return asked
 
 
