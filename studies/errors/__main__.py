@@ -66,11 +66,11 @@ def main() -> None:
         return
     if options.sentences:
         sources = itertools.product(options.models, SPOKEN_CORPORA) if options.data else ()
-        asked = {"made up, documents": asked_of(*made_up_runs())}
+        spoken = {"made up, documents": asked_of(*made_up_runs())}
         for model, corpus in sources:
             runs, scores = real_runs(options.data, options.out, model, corpus)
-            asked[f"{TITLES[model]}, {corpus}"] = asked_of(runs, scores)
-        for name, samples in asked.items():
+            spoken[f"{TITLES[model]}, {corpus}"] = asked_of(runs, scores)
+        for name, samples in spoken.items():
             few = options.repetitions // 5
             found = sentence_rates(name, samples, few, options.processes)
             rates += [replace(rate, choosing=_choosing(name), run=run) for rate in found]

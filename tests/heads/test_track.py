@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 import headscope as hs
 from headscope.errors import HeadscopeWarning, InputError
 from headscope.heads.detect import detect_heads
-from headscope.heads.significant import _stays, find_onsets
+from headscope.heads.significant import Onset, Onsets, _stays, find_onsets
 from headscope.heads.track import track_checkpoints, untouched
 from headscope.results.steps import stack_steps
 from headscope.statistics.intervals import CONFIDENCE
@@ -349,6 +349,14 @@ def test_onsets(tokenizer: PreTrainedTokenizerFast) -> None:
     assert list(table.to_dataframe()["layer"]) == [row.layer for row in table.rows]
     with pytest.raises(InputError, match="needs two steps or more; this result has 0"):
         results[0].onsets("null_share")
+
+
+def test_heads_that_may_have_been_first() -> None:
+    steps = ((100, 0, 200), (200, 100, 300), (300, 201, None))
+    rows = tuple(Onset(0, head, *of, 0.8) for head, of in enumerate(steps))
+    assert [row.head for row in Onsets("", "", rows).earliest] == [0, 1]
+    assert Onsets("", "", rows[2:] + rows[:1]).earliest == (rows[2], rows[0])  # never shown above
+    assert Onsets("", "", ()).earliest == ()
 
 
 def test_onset_intervals_cover() -> None:

@@ -33,7 +33,7 @@ def test_findings_that_are_not_there_rarely_hold_on_another_corpus() -> None:
     same = alike_heads(runs(BOTH), "most", 20)
     (false,) = counted(replicated(runs(BOTH), same, "x"), N, 20, 20).values()
     assert np.mean(false) <= 0.1  # of 20 samples
-    (found,) = counted(replicated(runs(BOTH), runs(BOTH), "x"), N, 20, 5).values()
+    (found,) = counted(replicated(runs(BOTH), runs(BOTH), "x"), N, 64, 5).values()
     assert np.mean(found) == 1.0
 
 
@@ -41,7 +41,7 @@ def test_planned_claims_that_are_false_rarely_hold() -> None:
     false = counted(planned(alike_heads(runs(BOTH), "most", 20), "x"), N, 20, 20)
     assert np.mean(false["x"]) <= 0.1
     assert np.mean(false["x, one"]) <= 0.1
-    (found, one) = counted(planned(runs(BOTH), "x"), N, 20, 5).values()
+    (found, one) = counted(planned(runs(BOTH), "x"), N, 64, 5).values()
     assert np.mean(found) == 1.0
     assert 0.1 < np.mean(one) < 0.9  # half of the heads are above the mean
 

@@ -308,7 +308,7 @@ RUN, SKETCH = 3, 16
 """Words of a shingle, and number of a text's shingles that are compared."""
 MIN_SHINGLES = 0.4
 """Least share of these that a near-copy has in common with another text. In GUM and EWT, at most
-1.6 % of sentences have that share, real copies included; of both sides of WinoBias, 63 %."""
+1.6 % of sentences reach it, real copies included; of both sides of WinoBias, 63 %."""
 
 
 def sketch_of(text: str) -> np.ndarray:
