@@ -542,7 +542,7 @@ def test_every_block_of_an_encoder_decoder_runs(
 def test_an_image_is_read_again_without_heads(
     visit: Callable[..., Any], serve: Callable[[Path], str], tmp_path: Path
 ) -> None:
-    config = ViTConfig(**media_zoo.VISION, num_labels=3)
+    config = ViTConfig(**media_zoo.VISION | {"num_labels": 3})
     module = seeded(ViTForImageClassification(config))
     model = hs.load(module, processor=media_zoo.vit_processor())
     trace = model.trace(image=media_zoo.picture())
