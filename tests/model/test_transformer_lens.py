@@ -1,6 +1,6 @@
-"""Each row of docs/guide/transformerlens.md, on one model in both libraries.
+"""Each row of docs/guide/transformerlens.md, on one model in both libraries; values of nnsight.
 
-Runs where TransformerLens is installed: `make peers` puts it into .peers.
+Runs where TransformerLens and nnsight are installed: `make peers` puts them into .peers.
 """
 
 from __future__ import annotations
@@ -76,6 +76,20 @@ def test_rows_of_the_page(pair: Any) -> None:
             mine = model.run({"input_ids": tokens})["logits"]
         np.testing.assert_allclose(mine, ablated.detach(), atol=1e-4)
     assert not torch.allclose(ablated, logits, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_nnsight_saved_is_taken(pair: Any) -> None:
+    nnsight = pytest.importorskip("nnsight", reason="nnsight is not installed (make peers)")
+    model, _ = pair
+    trace = model.trace(TEXT)
+    module = copy.deepcopy(model.module)
+    module.set_attn_implementation("eager")
+    wrapped = nnsight.NNsight(module)
+    with wrapped.trace(input_ids=torch.tensor([trace.text.ids])):
+        saved = nnsight.save([block.attn.output[1] for block in wrapped.transformer.h])
+    from_saved = hs.Trace.from_arrays(saved, trace.tokens)
+    np.testing.assert_allclose(from_saved.attention, trace.attention, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
