@@ -38,6 +38,9 @@ FLAGS = [
     "--no-first-run",
 ]
 FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+N_MOVES = 20
+LONG = {"hover": (1_000, 8.0), "scroll": (4_000, 1000 / 60)}
+"""Tokens, and milliseconds of the main thread that a hover or a frame of scrolling may take."""
 LIBRARIES = {
     "require.min.js": "requirejs/require.js",
     "d3.min.js": "d3/dist/d3.min.js",
@@ -115,6 +118,27 @@ def headscope_row(playwright: Any, folder: Path, weights: np.ndarray) -> dict[st
     row["hover"] = float(np.median(moves))
     one.browser.close()
     return row
+
+
+def measure_long(playwright: Any, folder: Path, n: int) -> dict[str, float]:
+    """Main-thread seconds of a hover, and of a turn of the wheel, in the lines of a long text."""
+    file = folder / f"long-{n}.html"
+    save_page(hs.Trace.from_arrays(attention(n, 1, 2), [f"tok{i}" for i in range(n)]), file)
+    one = Measured(playwright, None)
+    page = one.page
+    page.goto(file.as_uri())
+    page.wait_for_selector("html[data-ready=true]")
+    page.get_by_role("tab", name="Lines").click()
+    page.evaluate(FRAME)
+    word = page.locator(".words.query .word").first  # of those that are drawn
+    box, first = word.bounding_box(), word.inner_text()
+    x, step = box["x"] + 5, box["height"]
+    moves = range(N_MOVES)
+    hovers = [one.spent(lambda i=i: page.mouse.move(x, 450 + step * i)) for i in moves]
+    turns = [one.spent(lambda: page.mouse.wheel(0, 120)) for _ in moves]
+    assert word.inner_text() != first, "the wheel did not scroll"
+    one.browser.close()
+    return {"hover": float(np.median(hovers)), "scroll": float(np.median(turns))}
 
 
 def bertviz_row(
@@ -204,8 +228,15 @@ def main() -> None:
     sys.path.append(str(options.peers))
     from playwright.sync_api import sync_playwright
 
-    print("| tokens | what | headscope | BertViz 1.4.1 | ratio |\n|---|---|---|---|---|")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        for name, (n, limit) in LONG.items():
+            took = 1000 * measure_long(playwright, Path(folder), n)[name]
+            what = f"{name} in the lines of one head, CPU, {n:,} tokens"
+            print(f"{what}: {took:.1f} ms, at most {limit:.1f} ms", flush=True)
+            shown_limit = f"the limit, {limit:.1f} ms"
+            cost = took / limit
+            record("views", what, f"{took:.1f} ms", shown_limit, cost, is_cost=True, bound=1.0)
+        print("| tokens | what | headscope | BertViz 1.4.1 | ratio |\n|---|---|---|---|---|")
         for n in options.tokens:
             weights = attention(n, options.layers, options.heads)
             ours = headscope_row(playwright, Path(folder), weights)
