@@ -1,8 +1,8 @@
-"""The table of roles in docs/heads.md is what its data file holds, and meets the target."""
+"""The tables of docs/heads.md are what their data files hold; that of roles meets the target."""
 
 from __future__ import annotations
 
-from studies import roles
+from studies import removal, roles
 
 COUNTS = ("named", "accidents")
 
@@ -35,3 +35,13 @@ def test_texts_are_of_the_stated_size() -> None:
     assert [sizes.pop(kind) for kind in lists] == [26, 10, 20]
     assert {*sizes.values()} == {8}
     assert len({text for texts in roles.TEXTS.values() for text in texts}) == 88
+
+
+def test_the_table_of_removal_is_written_from_its_file() -> None:
+    page = removal.PAGE.read_text(encoding="utf-8")
+    assert len(removal.MARK.findall(page)) == 1
+    assert removal.written(page) == page, "run: python -m studies.removal"
+    by_level = {(row["keys"], row["removed"]): float(row["r"]) for row in removal.read()}
+    assert all(r > 0.995 for (_, removed), r in by_level.items() if removed == "0.05")
+    changed = [{**row, "right_sign": "7"} for row in removal.read()]
+    assert "\n".join(removal.lines(changed)) not in page
