@@ -67,16 +67,8 @@ def main() -> None:
     }
     for name, run in ways.items():
         seconds = cpu_seconds(run, options.repeats)
-        print(f"  {name:22} {seconds:7.3f} CPU-s  {seconds / base:6.1f} forwards")
-        record(
-            "effects",
-            f"{name}, {n_heads} heads, {n_tokens} tokens",
-            f"{seconds:.2f} CPU-s",
-            f"a forward pass, {base:.3f} CPU-s",
-            seconds / base,
-            is_cost=True,
-            bound=BOUNDS.get(name),
-        )
+        what = f"{name}, {n_heads} heads, {n_tokens} tokens"
+        _record(what, seconds, "a forward pass", base, BOUNDS.get(name))
     _wires(model, options.repeats)
     _over_norms(model, options.repeats)
 
@@ -103,16 +95,8 @@ def _wires(model: hs.Model, repeats: int) -> None:
     }
     for name, measure in ways.items():
         seconds = cpu_seconds(measure, repeats)
-        print(f"  {name:36} {seconds:7.3f} CPU-s  {seconds / base:6.1f} forwards of the pair")
-        record(
-            "effects",
-            f"{name}, {len(encoded.tokens[0])} tokens",
-            f"{seconds:.2f} CPU-s",
-            f"a forward pass of both texts, {base:.3f} CPU-s",
-            seconds / base,
-            is_cost=True,
-            bound=WIRE_BOUNDS.get(name),
-        )
+        what = f"{name}, {len(encoded.tokens[0])} tokens"
+        _record(what, seconds, "a forward pass of both texts", base, WIRE_BOUNDS.get(name))
 
 
 def _over_norms(model: hs.Model, repeats: int) -> None:
@@ -122,16 +106,14 @@ def _over_norms(model: hs.Model, repeats: int) -> None:
         cpu_seconds(lambda over=over: hs.analyze(model, corpus, over=over), repeats)  # type: ignore[misc]
         for over in ("attention", "norm")
     )
-    print(f"  analyze {plain:.2f} CPU-s, over norms {norm:.2f} CPU-s: {norm / plain:.2f}")
-    record(
-        "effects",
-        "analyze over norms, 60 sentences",
-        f"{norm:.2f} CPU-s",
-        f"over attention, {plain:.2f} CPU-s",
-        norm / plain,
-        is_cost=True,
-        bound=1.1,
-    )
+    _record("analyze over norms, 60 sentences", norm, "over attention", plain, 1.1)
+
+
+def _record(what: str, ours: float, name: str, other: float, bound: float | None) -> None:
+    """Print and record CPU seconds beside those of something else."""
+    print(f"  {what:60} {ours:7.3f} CPU-s  {ours / other:6.2f} of {name}")
+    shown = f"{ours:.2f} CPU-s", f"{name}, {other:.3f} CPU-s"
+    record("effects", what, *shown, ours / other, is_cost=True, bound=bound)
 
 
 if __name__ == "__main__":
